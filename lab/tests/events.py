@@ -11,12 +11,7 @@ from lab.tests.answers import TOLD
 from lab.tests.nv import SUBDEVICE, Client
 from lab.tests.open_files import of_card, registered
 from tests.gpu import rm
-from tests.support.rm_numbers import (
-    NV01_EVENT_OS_EVENT,
-    NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
-    NV2080_CTRL_CMD_EVENT_SET_TRIGGER,
-    NV_ESC_ALLOC_OS_EVENT,
-)
+from tests.support import rm_numbers as numbers
 
 # NV2080_NOTIFIERS_SW, which SET_TRIGGER raises, and what the file is to hear of it.
 SOFTWARE, REPEAT = 0, 2
@@ -25,13 +20,15 @@ WITHOUT_DATA = 1 << 28
 
 def hears(client: Client, file: int) -> None:
     outer = struct.pack("<IIII", client.root, 0, file, 0)
-    told = rm.Call(NV_ESC_ALLOC_OS_EVENT, bytearray(outer), bytearray(), -1)
+    told = rm.Call(numbers.NV_ESC_ALLOC_OS_EVENT, bytearray(outer), bytearray(), -1)
     assert client.make(told, 0xC, file) == 0
-    event = struct.pack("<IIIIQ", client.root, SUBDEVICE, NV01_EVENT_OS_EVENT, SOFTWARE | WITHOUT_DATA, file)
-    call = rm.alloc(client.root, SUBDEVICE, 0xE0E0, NV01_EVENT_OS_EVENT, event)
+    event = struct.pack(
+        "<IIIIQ", client.root, SUBDEVICE, numbers.NV01_EVENT_OS_EVENT, SOFTWARE | WITHOUT_DATA, file
+    )
+    call = rm.alloc(client.root, SUBDEVICE, 0xE0E0, numbers.NV01_EVENT_OS_EVENT, event)
     assert client.make(call, fd=file) == 0
     wanted = struct.pack("<II", SOFTWARE, REPEAT).ljust(20, b"\0")
-    assert client.control(SUBDEVICE, NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, wanted)[0] == 0
+    assert client.control(SUBDEVICE, numbers.NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, wanted)[0] == 0
 
 
 def pending(file: int) -> bool:
@@ -51,7 +48,7 @@ def epoll_takes_a_pending_event() -> None:
     hears(client, file)
     assert not pending(file)
     for trigger in range(2):
-        assert client.control(SUBDEVICE, NV2080_CTRL_CMD_EVENT_SET_TRIGGER, b"")[0] == 0
+        assert client.control(SUBDEVICE, numbers.NV2080_CTRL_CMD_EVENT_SET_TRIGGER, b"")[0] == 0
         if trigger:
             registered(file)
         assert pending(file) == (not trigger), "it was told already"

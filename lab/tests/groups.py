@@ -30,16 +30,7 @@ from lab.tests.nv import (
 )
 from lab.tests.uvm import BASE, Registered
 from tests.gpu import rm
-from tests.support.rm_numbers import (
-    FERMI_CONTEXT_SHARE_A,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_INVALID_STATE,
-    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
-    UVM_REGISTER_CHANNEL,
-    UVM_UNREGISTER_CHANNEL,
-)
+from tests.support import rm_numbers as numbers
 
 GRAPHICS = 1
 # Of 0x20800179 in 570, 560, 550, 545 and 535.
@@ -71,7 +62,7 @@ class Working:
         assert self.on.uvm.create_range(BASE, 2 * MIB) == 0
         assert self.on.map(self.area, BASE, 2 * MIB) == 0
         self.share = client.must_alloc(
-            self.group, FERMI_CONTEXT_SHARE_A, struct.pack("<III", self.on.space, 1, 0)
+            self.group, numbers.FERMI_CONTEXT_SHARE_A, struct.pack("<III", self.on.space, 1, 0)
         )
         status, self.channel = channel(client, self.group, self.share, self.area, self.errors)
         assert status == 0, hex(status)
@@ -81,15 +72,15 @@ class Working:
         params = struct.pack(
             "<16siII4xQQI4x", self.on.uuid, -1, self.client.root, self.channel, RANGE, RANGE_BYTES, 0
         )
-        return self.on.uvm.call(UVM_REGISTER_CHANNEL, bytearray(params), 48, fd)
+        return self.on.uvm.call(numbers.UVM_REGISTER_CHANNEL, bytearray(params), 48, fd)
 
     def unregister(self) -> int:
         params = struct.pack("<16sIII", self.on.uuid, self.client.root, self.channel, 0)
-        return self.on.uvm.call(UVM_UNREGISTER_CHANNEL, bytearray(params), 24)
+        return self.on.uvm.call(numbers.UVM_UNREGISTER_CHANNEL, bytearray(params), 24)
 
     def schedule(self, on: bool) -> int:
         params = struct.pack("<BB", on, 0)
-        return self.client.control(self.group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, params)[0]
+        return self.client.control(self.group, numbers.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, params)[0]
 
 
 @decides("calls without CAP_SYS_ADMIN make ordinary channels", whatever=CHANNEL_MADE)
@@ -108,8 +99,8 @@ def channels_without_privileges() -> None:
 )
 def unregistered_channel_is_not_scheduled() -> None:
     work = Working()
-    assert work.schedule(True) == NV_ERR_INVALID_STATE
-    assert work.schedule(False) == NV_ERR_INVALID_STATE
+    assert work.schedule(True) == numbers.NV_ERR_INVALID_STATE
+    assert work.schedule(False) == numbers.NV_ERR_INVALID_STATE
 
 
 @decides(
@@ -120,7 +111,7 @@ def unregistered_channel_is_not_scheduled() -> None:
 )
 def unregistered_after_free() -> None:
     work = Working()
-    assert in_child(work.register) == NV_ERR_INSUFFICIENT_PERMISSIONS
+    assert in_child(work.register) == numbers.NV_ERR_INSUFFICIENT_PERMISSIONS
     assert work.client.share(work.group, SHARE_ALL, action=COMPOSE) == 0
     assert in_child(work.register) == 0, "made on behalf, with the group shared"
     assert work.client.free(work.channel) == 0
@@ -137,7 +128,7 @@ def channel_needs_its_address_space() -> None:
     other = Uvm()
     assert other.hold_memory() == 0
     assert other.register_gpu(work.on.uuid, work.client) == 0
-    assert work.register(other.fd) == NV_ERR_INVALID_DEVICE
+    assert work.register(other.fd) == numbers.NV_ERR_INVALID_DEVICE
     other.close()
 
 
@@ -229,7 +220,7 @@ def size_of_the_runlist_question() -> None:
     taken = []
     for size in RUNLIST_BYTES:
         params = struct.pack("<I", GRAPHICS).ljust(size, b"\0")
-        if client.control(SUBDEVICE, rm.RUNLIST_BASE, params)[0] != NV_ERR_INVALID_ARGUMENT:
+        if client.control(SUBDEVICE, rm.RUNLIST_BASE, params)[0] != numbers.NV_ERR_INVALID_ARGUMENT:
             taken.append(size)
     assert taken == [params_bytes("NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE")], taken
     client.close()

@@ -15,37 +15,24 @@ from lab.tests.nv import Client
 from lab.tests.under_mgpu import LIMIT_S, TINYGRAD_NOT_ON, TINYGRAD_SINCE, settled, until
 from oci_specs.refusal import Refusal
 from tests.gpu.product import Container, Product
-from tests.support.rm_numbers import (
-    AMPERE_CHANNEL_GPFIFO_A,
-    FERMI_VASPACE_A,
-    KEPLER_CHANNEL_GROUP_A,
-    NV01_DEVICE_0,
-    NV01_MEMORY_LOCAL_USER,
-    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
-    NV_ESC_RM_ALLOC,
-    NV_ESC_RM_CONTROL,
-    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
-    UVM_MAP_EXTERNAL_ALLOCATION,
-    UVM_REGISTER_CHANNEL,
-    UVM_REGISTER_GPU_VASPACE,
-)
+from tests.support import rm_numbers as numbers
 
-ALLOC, CONTROL = RM | NV_ESC_RM_ALLOC, RM | NV_ESC_RM_CONTROL
+ALLOC, CONTROL = RM | numbers.NV_ESC_RM_ALLOC, RM | numbers.NV_ESC_RM_CONTROL
 # In the order in which tinygrad begins.
 BEGIN = (
-    Point("device", ALLOC, NV01_DEVICE_0),
-    Point("address space", ALLOC, FERMI_VASPACE_A),
-    Point("its registration", UVM_REGISTER_GPU_VASPACE),
-    Point("group", ALLOC, KEPLER_CHANNEL_GROUP_A),
-    Point("memory", ALLOC, NV01_MEMORY_LOCAL_USER),
-    Point("mapping", UVM_MAP_EXTERNAL_ALLOCATION),
-    Point("start of the group", CONTROL, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE),
-    Point("channel", ALLOC, AMPERE_CHANNEL_GPFIFO_A),
-    Point("its registration", UVM_REGISTER_CHANNEL),
+    Point("device", ALLOC, numbers.NV01_DEVICE_0),
+    Point("address space", ALLOC, numbers.FERMI_VASPACE_A),
+    Point("its registration", numbers.UVM_REGISTER_GPU_VASPACE),
+    Point("group", ALLOC, numbers.KEPLER_CHANNEL_GROUP_A),
+    Point("memory", ALLOC, numbers.NV01_MEMORY_LOCAL_USER),
+    Point("mapping", numbers.UVM_MAP_EXTERNAL_ALLOCATION),
+    Point("start of the group", CONTROL, numbers.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE),
+    Point("channel", ALLOC, numbers.AMPERE_CHANNEL_GPFIFO_A),
+    Point("its registration", numbers.UVM_REGISTER_CHANNEL),
 )
 # Twice each: the next mgpud begins anew. Either is the same control.
-SUSPENSIONS = [Point("suspension", CONTROL, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
-RESUMPTIONS = [Point("resumption", CONTROL, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
+SUSPENSIONS = [Point("suspension", CONTROL, numbers.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
+RESUMPTIONS = [Point("resumption", CONTROL, numbers.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
 # The next mgpud may have to be loaded first, by an emulated processor.
 STEP_S, LIFE_S = 120.0, 1500
 MEMORY_MIB, STOPPED_S = 512, 2.0

@@ -11,12 +11,7 @@ import struct
 from lab.claims import decides
 from lab.tests.nv import DEVICE, MIB, OS_DESCRIPTOR, SUBDEVICE, Client, in_child, memory
 from tests.gpu import rm
-from tests.support.rm_numbers import (
-    NV01_EVENT_OS_EVENT,
-    NV_ERR_INVALID_OWNER,
-    NV_ERR_NO_MEMORY,
-    NV_ESC_ALLOC_OS_EVENT,
-)
+from tests.support import rm_numbers as numbers
 
 NOT_OPEN, PIECE = 777, 256 * MIB
 
@@ -27,14 +22,14 @@ NOT_OPEN, PIECE = 777, 256 * MIB
 def the_heap_is_the_limit() -> None:
     client = Client()
     before = client.free_bytes()
-    assert client.alloc(DEVICE, rm.MEMORY, memory(before + MIB))[0] == NV_ERR_NO_MEMORY
+    assert client.alloc(DEVICE, rm.MEMORY, memory(before + MIB))[0] == numbers.NV_ERR_NO_MEMORY
     assert client.free_bytes() == before
     taken = 0
     while client.free_bytes() >= PIECE:
         assert client.alloc(DEVICE, rm.MEMORY, memory(PIECE))[0] == 0, taken
         taken += PIECE
         assert before - client.free_bytes() == taken
-    assert client.alloc(DEVICE, rm.MEMORY, memory(PIECE))[0] == NV_ERR_NO_MEMORY
+    assert client.alloc(DEVICE, rm.MEMORY, memory(PIECE))[0] == numbers.NV_ERR_NO_MEMORY
     client.close()
 
 
@@ -43,7 +38,7 @@ def memory_has_an_owner() -> None:
     client = Client()
     params = bytearray(memory(MIB))
     struct.pack_into("<I", params, 0, 0)
-    assert client.alloc(DEVICE, rm.MEMORY, bytes(params))[0] == NV_ERR_INVALID_OWNER
+    assert client.alloc(DEVICE, rm.MEMORY, bytes(params))[0] == numbers.NV_ERR_INVALID_OWNER
     client.close()
 
 
@@ -72,13 +67,13 @@ def events_by_number() -> None:
         os.fstat(client.card)
         outer = struct.pack("<IIII", client.root, DEVICE, NOT_OPEN, 0)
         told = client.make(
-            rm.Call(NV_ESC_ALLOC_OS_EVENT, bytearray(outer), bytearray(), -1), 0xC, client.card
+            rm.Call(numbers.NV_ESC_ALLOC_OS_EVENT, bytearray(outer), bytearray(), -1), 0xC, client.card
         )
         made = []
         for number in (NOT_OPEN, NOT_OPEN + 1):
-            params = struct.pack("<IIIIQ", client.root, SUBDEVICE, NV01_EVENT_OS_EVENT, 0, number)
+            params = struct.pack("<IIIIQ", client.root, SUBDEVICE, numbers.NV01_EVENT_OS_EVENT, 0, number)
             client.next += 1
-            call = rm.alloc(client.root, SUBDEVICE, client.next, NV01_EVENT_OS_EVENT, params)
+            call = rm.alloc(client.root, SUBDEVICE, client.next, numbers.NV01_EVENT_OS_EVENT, params)
             made.append(client.make(call, fd=client.card))
         return [told, *made]
 

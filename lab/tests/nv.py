@@ -16,68 +16,30 @@ from typing import Any
 
 from lab.tests.loaded import params_bytes
 from tests.gpu import rm
-from tests.support.rm_numbers import (
-    AMPERE_CHANNEL_GPFIFO_A,
-    AMPERE_COMPUTE_B,
-    FERMI_VASPACE_A,
-    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
-    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
-    NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID,
-    NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2,
-    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
-    NV50_MEMORY_VIRTUAL,
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
-    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,
-    NV2080_CTRL_FB_INFO_INDEX_HEAP_SIZE,
-    NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE,
-    NV2080_CTRL_FB_INFO_INDEX_TOTAL_RAM_SIZE,
-    NV2080_CTRL_FB_INFO_INDEX_USABLE_RAM_SIZE,
-    NVOS32_ALLOC_FLAGS_EXTERNALLY_MANAGED,
-    NVOS32_ALLOC_FLAGS_LAZY,
-    NVOS32_ALLOC_FLAGS_SPARSE,
-    NVOS32_ALLOC_FLAGS_VIRTUAL,
-    RS_SHARE_ACTION_FLAG_COMPOSE,
-    RS_SHARE_ACTION_FLAG_REVOKE,
-    RS_SHARE_TYPE_ALL,
-    RS_SHARE_TYPE_CLIENT,
-    UVM_CREATE_EXTERNAL_RANGE,
-    UVM_FREE,
-    UVM_INITIALIZE,
-    UVM_MAP_EXTERNAL_ALLOCATION,
-    UVM_MM_INITIALIZE,
-    UVM_REGISTER_GPU,
-    UVM_REGISTER_GPU_VASPACE,
-    UVM_UNMAP_EXTERNAL,
-)
+from tests.support import rm_numbers as numbers
 
 NO_GPU_ID = 0xFFFFFFFF
 MIB = 1 << 20
 DEVICE, SUBDEVICE, FIRST = 0xBEEF0080, 0xBEEF2080, 0xBEEF9000
-VIRTUAL, SPACE, OS_DESCRIPTOR = NV50_MEMORY_VIRTUAL, FERMI_VASPACE_A, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR
+VIRTUAL, SPACE = numbers.NV50_MEMORY_VIRTUAL, numbers.FERMI_VASPACE_A
+OS_DESCRIPTOR = numbers.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR
 # Low bytes of classes.
-CHANNEL_KIND, COMPUTE_KIND = AMPERE_CHANNEL_GPFIFO_A & 0xFF, AMPERE_COMPUTE_B & 0xFF
+CHANNEL_KIND, COMPUTE_KIND = numbers.AMPERE_CHANNEL_GPFIFO_A & 0xFF, numbers.AMPERE_COMPUTE_B & 0xFF
 # NVOS32_ALLOC_FLAGS
-LAZY, IS_VIRTUAL, SPARSE = (
-    NVOS32_ALLOC_FLAGS_LAZY,
-    NVOS32_ALLOC_FLAGS_VIRTUAL,
-    NVOS32_ALLOC_FLAGS_SPARSE,
-)
-ALIGNMENT_FORCE, EXTERNALLY_MANAGED = 0x10, NVOS32_ALLOC_FLAGS_EXTERNALLY_MANAGED
+LAZY, IS_VIRTUAL = numbers.NVOS32_ALLOC_FLAGS_LAZY, numbers.NVOS32_ALLOC_FLAGS_VIRTUAL
+SPARSE = numbers.NVOS32_ALLOC_FLAGS_SPARSE
+ALIGNMENT_FORCE, EXTERNALLY_MANAGED = 0x10, numbers.NVOS32_ALLOC_FLAGS_EXTERNALLY_MANAGED
 HOST, VIDEO = 1 << 25, 0
 OWNER = 0x6D677075
 # NV_VASPACE_ALLOCATION_FLAGS
 EXTERNALLY_OWNED, PAGE_FAULTING = 1 << 3, 1 << 6
-SHARE_ALL, SHARE_CLIENT = RS_SHARE_TYPE_ALL, RS_SHARE_TYPE_CLIENT
-COMPOSE, REVOKE = RS_SHARE_ACTION_FLAG_COMPOSE, RS_SHARE_ACTION_FLAG_REVOKE
+SHARE_ALL, SHARE_CLIENT = numbers.RS_SHARE_TYPE_ALL, numbers.RS_SHARE_TYPE_CLIENT
+COMPOSE, REVOKE = numbers.RS_SHARE_ACTION_FLAG_COMPOSE, numbers.RS_SHARE_ACTION_FLAG_REVOKE
 ACCESS_DUP = 1
-HEAP_SIZE, HEAP_FREE, RAM_SIZE, TOTAL_RAM, USABLE = (
-    NV2080_CTRL_FB_INFO_INDEX_HEAP_SIZE,
-    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,
-    NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE,
-    NV2080_CTRL_FB_INFO_INDEX_TOTAL_RAM_SIZE,
-    NV2080_CTRL_FB_INFO_INDEX_USABLE_RAM_SIZE,
-)
+HEAP_SIZE = numbers.NV2080_CTRL_FB_INFO_INDEX_HEAP_SIZE
+HEAP_FREE, RAM_SIZE = numbers.NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE, numbers.NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE
+TOTAL_RAM = numbers.NV2080_CTRL_FB_INFO_INDEX_TOTAL_RAM_SIZE
+USABLE = numbers.NV2080_CTRL_FB_INFO_INDEX_USABLE_RAM_SIZE
 
 
 def memory(size: int, flags: int = 0, attr: int = VIDEO, space: int = 0) -> bytes:
@@ -176,7 +138,7 @@ class Client:
         struct.pack_into("<I", params, 0, len(indices))
         for i, index in enumerate(indices):
             struct.pack_into("<I", params, 4 + 8 * i, index)
-        return self.control(SUBDEVICE, NV2080_CTRL_CMD_FB_GET_INFO_V2, bytes(params))
+        return self.control(SUBDEVICE, numbers.NV2080_CTRL_CMD_FB_GET_INFO_V2, bytes(params))
 
     def fb(self, *indices: int) -> list[int]:
         """FB_GET_INFO_V2, in KiB for sizes."""
@@ -195,7 +157,7 @@ class Client:
     def class_like(self, kind: int) -> int:
         """The newest of the card's classes whose number ends so."""
         params = bytes(params_bytes("NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2"))
-        status, answer = self.control(DEVICE, NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, params)
+        status, answer = self.control(DEVICE, numbers.NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, params)
         self._must(status, "CLASSLIST_V2")
         count, *classes = struct.unpack_from(f"<{len(answer) // 4}I", answer)
         return max(int(number) for number in classes[:count] if number & 0xFF == kind)
@@ -204,18 +166,18 @@ class Client:
         """Bytes that RM counts for a process: private, owned and shared, duplicated."""
         params = bytearray(14408)
         struct.pack_into("<I4xII", params, 0, 1, pid, 0)
-        status, answer = self.control(SUBDEVICE, NV2080_CTRL_CMD_GPU_GET_PID_INFO, bytes(params))
+        status, answer = self.control(SUBDEVICE, numbers.NV2080_CTRL_CMD_GPU_GET_PID_INFO, bytes(params))
         self._must(status, "GET_PID_INFO")
         return struct.unpack_from("<3Q", answer, 24)
 
     def gpu_ids(self) -> dict[int, int]:
         """RM's ids of the cards that are attached, by its numbers of them."""
         found = {}
-        _, ids = self.control(self.root, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, bytes(128))
+        _, ids = self.control(self.root, numbers.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, bytes(128))
         for gpu_id in struct.unpack("<32I", ids):
             if gpu_id != NO_GPU_ID:
                 params = struct.pack("<I", gpu_id).ljust(40, b"\0")
-                status, answer = self.control(self.root, NV0000_CTRL_CMD_GPU_GET_ID_INFO, params)
+                status, answer = self.control(self.root, numbers.NV0000_CTRL_CMD_GPU_GET_ID_INFO, params)
                 self._must(status, "ID_INFO")
                 found[struct.unpack_from("<I", answer, 8)[0]] = gpu_id
         return found
@@ -223,7 +185,7 @@ class Client:
     def uuid(self) -> bytes:
         """As RM keeps it: some drivers pass GET_GID_INFO on to the GSP."""
         params = struct.pack("<II", self.gpu_ids()[self.number], 2).ljust(268, b"\0")
-        status, answer = self.control(self.root, NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, params)
+        status, answer = self.control(self.root, numbers.NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, params)
         self._must(status, "UUID_FROM_GPU_ID")
         return answer[8:24]
 
@@ -258,13 +220,15 @@ class Uvm:
     def __init__(self, initialize: bool = True) -> None:
         self.fd = rm.node("nvidia-uvm")
         if initialize:
-            Client._must(self.call(UVM_INITIALIZE, bytearray(16), 8), "UVM_INITIALIZE")
+            Client._must(self.call(numbers.UVM_INITIALIZE, bytearray(16), 8), "UVM_INITIALIZE")
         self.holder = -1
 
     def hold_memory(self) -> int:
         """UVM_MM_INITIALIZE on a second file, without which UVM takes no address space."""
         self.holder = rm.node("nvidia-uvm")
-        return self.call(UVM_MM_INITIALIZE, bytearray(struct.pack("<iI", self.fd, 0)), 4, self.holder)
+        return self.call(
+            numbers.UVM_MM_INITIALIZE, bytearray(struct.pack("<iI", self.fd, 0)), 4, self.holder
+        )
 
     def call(self, cmd: int, params: bytearray, status_at: int, fd: int = -1) -> int:
         try:
@@ -275,14 +239,16 @@ class Uvm:
 
     def register_gpu(self, uuid: bytes, client: Client) -> int:
         params = bytearray(struct.pack("<16sBxxxIiIII", uuid, 0, 0, -1, 0, 0, 0))
-        return self.call(UVM_REGISTER_GPU, params, 36)
+        return self.call(numbers.UVM_REGISTER_GPU, params, 36)
 
     def register_space(self, uuid: bytes, client: Client, space: int, fd: int = -1) -> int:
         params = bytearray(struct.pack("<16siIII", uuid, client.ctl, client.root, space, 0))
-        return self.call(UVM_REGISTER_GPU_VASPACE, params, 28, fd)
+        return self.call(numbers.UVM_REGISTER_GPU_VASPACE, params, 28, fd)
 
     def create_range(self, base: int, size: int) -> int:
-        return self.call(UVM_CREATE_EXTERNAL_RANGE, bytearray(struct.pack("<QQII", base, size, 0, 0)), 16)
+        return self.call(
+            numbers.UVM_CREATE_EXTERNAL_RANGE, bytearray(struct.pack("<QQII", base, size, 0, 0)), 16
+        )
 
     def map_external(
         self, uuid: bytes, client: Client, handle: int, base: int, size: int, fd: int = -1, ctl: int = -2
@@ -291,15 +257,15 @@ class Uvm:
         head = struct.pack("<QQQ", base, size, 0) + uuid
         end = struct.pack("<QiIII", 1, client.ctl if ctl == -2 else ctl, client.root, handle, 0)
         params = bytearray(head.ljust(params_bytes("UVM_MAP_EXTERNAL_ALLOCATION") - len(end), b"\0") + end)
-        return self.call(UVM_MAP_EXTERNAL_ALLOCATION, params, len(params) - 4, fd)
+        return self.call(numbers.UVM_MAP_EXTERNAL_ALLOCATION, params, len(params) - 4, fd)
 
     def unmap_external(self, uuid: bytes, base: int, size: int, fd: int = -1) -> int:
         return self.call(
-            UVM_UNMAP_EXTERNAL, bytearray(struct.pack("<QQ16sII", base, size, uuid, 0, 0)), 32, fd
+            numbers.UVM_UNMAP_EXTERNAL, bytearray(struct.pack("<QQ16sII", base, size, uuid, 0, 0)), 32, fd
         )
 
     def free(self, base: int, size: int, fd: int = -1) -> int:
-        return self.call(UVM_FREE, bytearray(struct.pack("<QQII", base, size, 0, 0)), 16, fd)
+        return self.call(numbers.UVM_FREE, bytearray(struct.pack("<QQII", base, size, 0, 0)), 16, fd)
 
     def close(self) -> None:
         for fd in (self.fd, self.holder):

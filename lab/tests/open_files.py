@@ -18,11 +18,7 @@ from lab.tests.nv import DEVICE, MIB, SUBDEVICE, Client, in_child, map_status, m
 from tests.gpu import rm
 from tests.gpu.backend import Nvidia
 from tests.gpu.own_client import OwnClient
-from tests.support.rm_numbers import (
-    NV01_MEMORY_LOCAL_PRIVILEGED,
-    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
-    NV_ERR_PROTECTION_FAULT,
-)
+from tests.support import rm_numbers as numbers
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 KCMP, KCMP_FILE, KCMP_EPOLL_TFD = 312, 0, 7
@@ -125,10 +121,10 @@ def registers_are_mapped_by_rm() -> None:
     [bar, *_] = sorted(Path("/sys/bus/pci/drivers/nvidia").glob("*/resource0"))
     size = bar.stat().st_size
     client = Client()
-    handle = client.must_alloc(DEVICE, NV01_MEMORY_LOCAL_PRIVILEGED)
+    handle = client.must_alloc(DEVICE, numbers.NV01_MEMORY_LOCAL_PRIVILEGED)
     view, _ = mapped(client, handle, of_card(client), size, mmap.PROT_READ)
     (boot,) = struct.unpack_from("<I", view, 0)
-    status, arch = client.control(SUBDEVICE, NV2080_CTRL_CMD_MC_GET_ARCH_INFO, bytes(16))
+    status, arch = client.control(SUBDEVICE, numbers.NV2080_CTRL_CMD_MC_GET_ARCH_INFO, bytes(16))
     architecture, implementation = struct.unpack_from("<2I", arch)
     assert status == 0
     assert (boot >> 24 & 0x1F, boot >> 20 & 0xF) == (architecture >> 4, implementation), hex(boot)
@@ -141,10 +137,10 @@ def registers_are_mapped_by_rm() -> None:
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
         theirs = Client()
-        status, object_ = theirs.alloc(DEVICE, NV01_MEMORY_LOCAL_PRIVILEGED)
+        status, object_ = theirs.alloc(DEVICE, numbers.NV01_MEMORY_LOCAL_PRIVILEGED)
         return status or map_status(theirs, object_, of_card(theirs), size)
 
-    assert in_child(by_a_user) == NV_ERR_PROTECTION_FAULT
+    assert in_child(by_a_user) == numbers.NV_ERR_PROTECTION_FAULT
     client.close()
 
 

@@ -9,11 +9,7 @@ from lab.claims import decides
 from lab.tests.loaded import params_bytes
 from lab.tests.nv import DEVICE, MIB, Client, in_child
 from tests.gpu import rm
-from tests.support.rm_numbers import (
-    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
-    NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO,
-    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
-)
+from tests.support import rm_numbers as numbers
 
 PLACES = 4
 
@@ -21,7 +17,7 @@ PLACES = 4
 def export(client: Client, handle: int, fd: int, index: int = 0) -> int:
     params = struct.pack("<iIH66x", fd, DEVICE, PLACES) + struct.pack("<I", handle).ljust(2048, b"\0")
     params += struct.pack("<HH", 1, index)
-    return client.control(client.root, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, params)[0]
+    return client.control(client.root, numbers.NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, params)[0]
 
 
 def imported(client: Client, fd: int, index: int = 0) -> tuple[int, int, int]:
@@ -29,7 +25,9 @@ def imported(client: Client, fd: int, index: int = 0) -> tuple[int, int, int]:
     client.next += 1
     params = struct.pack("<iI", fd, DEVICE) + struct.pack("<I", client.next).ljust(512, b"\0")
     params += bytes(128) + struct.pack("<HH", 1, index)
-    status, answer = client.control(client.root, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, params)
+    status, answer = client.control(
+        client.root, numbers.NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, params
+    )
     return status, client.next, answer[520]
 
 
@@ -37,7 +35,7 @@ def info(client: Client, fd: int) -> int:
     params = struct.pack("<i", fd).ljust(
         params_bytes("NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO"), b"\0"
     )
-    return client.control(client.root, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, params)[0]
+    return client.control(client.root, numbers.NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, params)[0]
 
 
 @decides(

@@ -20,16 +20,9 @@ from lab.tests.nv import (
     memory,
 )
 from tests.gpu import rm
-from tests.support.rm_numbers import (
-    NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
-    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
-    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_CLIENT,
-    NV_ERR_INVALID_OBJECT_HANDLE,
-)
+from tests.support import rm_numbers as numbers
 
-ARCH, ATTACHED = NV2080_CTRL_CMD_MC_GET_ARCH_INFO, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
+ARCH, ATTACHED = numbers.NV2080_CTRL_CMD_MC_GET_ARCH_INFO, numbers.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
 NOTHING = 0xDEADBEEF
 
 
@@ -43,7 +36,7 @@ def another_process_calls_on_the_clients_file() -> None:
         ctl = rm.node("nvidiactl")
         return client.control(client.root, ATTACHED, bytes(128), fd=ctl)[0]
 
-    assert in_child(by_a_file_of_its_own) == NV_ERR_INVALID_CLIENT
+    assert in_child(by_a_file_of_its_own) == numbers.NV_ERR_INVALID_CLIENT
     client.close()
 
 
@@ -107,12 +100,12 @@ def composed_policies() -> None:
         )
 
     # `stranger` is of this process; what another process may is what counts.
-    assert duplicate("other") == NV_ERR_INSUFFICIENT_PERMISSIONS
+    assert duplicate("other") == numbers.NV_ERR_INSUFFICIENT_PERMISSIONS
     assert client.share(handle, SHARE_CLIENT, stranger.root, COMPOSE) == 0
     assert client.share(handle, SHARE_ALL, 0, COMPOSE) == 0
     assert duplicate("other") == 0
     assert client.share(handle, SHARE_ALL, 0, COMPOSE | REVOKE) == 0
-    assert duplicate("other") == NV_ERR_INSUFFICIENT_PERMISSIONS
+    assert duplicate("other") == numbers.NV_ERR_INSUFFICIENT_PERMISSIONS
     assert duplicate("named") == 0, "the policy for a client has stayed"
     assert client.share(handle, SHARE_CLIENT, stranger.root, COMPOSE | REVOKE) == 0
     client.close()
@@ -146,7 +139,7 @@ def refused_duplicate_is_made_later() -> None:
         client.share(handle, SHARE_CLIENT, root, COMPOSE)
         os.write(tells, b"x")
         os._exit(0)
-    assert in_child(refused_then_made) == [NV_ERR_INSUFFICIENT_PERMISSIONS, 0, 4 * MIB]
+    assert in_child(refused_then_made) == [numbers.NV_ERR_INSUFFICIENT_PERMISSIONS, 0, 4 * MIB]
     os.waitpid(pid, 0)
     client.close()
 
@@ -165,11 +158,11 @@ def duplicate_of_a_client() -> None:
         return own.make(rm.Call(rm.DUP, bytearray(outer), bytearray(), -1), 0x18)
 
     there = asked(root)
-    assert there not in (0, NV_ERR_INVALID_OBJECT_HANDLE), hex(there)
+    assert there not in (0, numbers.NV_ERR_INVALID_OBJECT_HANDLE), hex(there)
     assert in_child(lambda: asked(root)) == there
     theirs.close()
-    assert asked(root) == NV_ERR_INVALID_OBJECT_HANDLE
-    assert asked(NOTHING) == NV_ERR_INVALID_OBJECT_HANDLE
+    assert asked(root) == numbers.NV_ERR_INVALID_OBJECT_HANDLE
+    assert asked(NOTHING) == numbers.NV_ERR_INVALID_OBJECT_HANDLE
     own.close()
 
 
@@ -195,7 +188,7 @@ def default_policy() -> None:
     handle = client.memory(MIB)
     same = Client()
     assert same.dup(client.root, handle)[0] == 0
-    assert in_child(lambda: Client().dup(client.root, handle)[0]) == NV_ERR_INSUFFICIENT_PERMISSIONS
+    assert in_child(lambda: Client().dup(client.root, handle)[0]) == numbers.NV_ERR_INSUFFICIENT_PERMISSIONS
     client.close()
     same.close()
 
@@ -208,7 +201,7 @@ def calls_that_look_at_no_client() -> None:
     ctl = rm.node("nvidiactl")
     assert client.control(SUBDEVICE, ARCH, bytes(16))[0] == 0
     assert client.control(SUBDEVICE, ARCH, bytes(16), fd=ctl)[0] == 0
-    assert client.control(client.root, ATTACHED, bytes(128), fd=ctl)[0] == NV_ERR_INVALID_CLIENT
+    assert client.control(client.root, ATTACHED, bytes(128), fd=ctl)[0] == numbers.NV_ERR_INVALID_CLIENT
     assert client.free(NOTHING) == 0
     os.close(ctl)
     client.close()
@@ -218,7 +211,9 @@ def calls_that_look_at_no_client() -> None:
 def inherited_policy() -> None:
     client = Client()
     policy = struct.pack("<IIHBB", 0, 1, SHARE_ALL, COMPOSE, 0)
-    status, _ = client.control(client.root, NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, policy)
+    status, _ = client.control(
+        client.root, numbers.NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, policy
+    )
     assert status == 0, hex(status)
     handle = client.memory(MIB)
     assert in_child(lambda: Client().dup(client.root, handle)[0]) == 0

@@ -12,12 +12,7 @@ from pathlib import Path
 from lab.claims import decides
 from lab.tests.answers import REGISTERED
 from lab.tests.nv import COMPOSE, DEVICE, MIB, REVOKE, SHARE_ALL, SPACE, Client, Uvm, in_child, space
-from tests.support.rm_numbers import (
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_DEVICE,
-    UVM_INITIALIZE,
-    UVM_PAGEABLE_MEM_ACCESS,
-)
+from tests.support import rm_numbers as numbers
 
 NO_GPU, BASE = bytes(16), 0x200000000
 DISABLE_HMM, MULTI_PROCESS = 1, 2
@@ -46,7 +41,7 @@ class Registered:
 
 
 def initialized(uvm: Uvm, flags: int) -> int:
-    return uvm.call(UVM_INITIALIZE, bytearray(struct.pack("<QII", flags, 0, 0)), 8)
+    return uvm.call(numbers.UVM_INITIALIZE, bytearray(struct.pack("<QII", flags, 0, 0)), 8)
 
 
 @decides("UNMAP_EXTERNAL of an empty range tells whether a file is initialised")
@@ -63,9 +58,9 @@ def empty_unmap_tells_of_initialisation() -> None:
 @decides("PAGEABLE_MEM_ACCESS says that a file is initialised")
 def pageable_access_tells_of_initialisation() -> None:
     uvm = Uvm(initialize=False)
-    assert uvm.call(UVM_PAGEABLE_MEM_ACCESS, bytearray(8), 4) != 0
+    assert uvm.call(numbers.UVM_PAGEABLE_MEM_ACCESS, bytearray(8), 4) != 0
     assert initialized(uvm, DISABLE_HMM) == 0
-    assert uvm.call(UVM_PAGEABLE_MEM_ACCESS, bytearray(8), 4) == 0
+    assert uvm.call(numbers.UVM_PAGEABLE_MEM_ACCESS, bytearray(8), 4) == 0
     uvm.close()
 
 
@@ -86,7 +81,7 @@ def unmap_looks_for_the_range_first() -> None:
     outside = uvm.unmap_external(NO_GPU, BASE, 2 * MIB)
     assert uvm.create_range(BASE, 2 * MIB) == 0
     inside = uvm.unmap_external(NO_GPU, BASE, 2 * MIB)
-    assert inside == NV_ERR_INVALID_DEVICE, hex(inside)
+    assert inside == numbers.NV_ERR_INVALID_DEVICE, hex(inside)
     assert outside not in (0, inside), hex(outside)
     uvm.close()
 
@@ -117,7 +112,7 @@ def address_space_on_behalf() -> None:
     def register() -> int:
         return one.uvm.register_space(one.uuid, one.client, one.space, fd=os.dup(one.uvm.fd))
 
-    assert in_child(register) == NV_ERR_INSUFFICIENT_PERMISSIONS, "SHARE is needed"
+    assert in_child(register) == numbers.NV_ERR_INSUFFICIENT_PERMISSIONS, "SHARE is needed"
     assert one.client.share(one.space, SHARE_ALL, action=COMPOSE) == 0
     assert in_child(register) == 0
     assert one.client.share(one.space, SHARE_ALL, action=COMPOSE | REVOKE) == 0
@@ -133,7 +128,7 @@ def mapping_on_behalf() -> None:
     one = Registered()
     handle = one.client.memory(2 * MIB)
     assert one.uvm.create_range(BASE, 2 * MIB) == 0
-    assert in_child(lambda: one.map(handle, BASE, 2 * MIB)) == NV_ERR_INSUFFICIENT_PERMISSIONS
+    assert in_child(lambda: one.map(handle, BASE, 2 * MIB)) == numbers.NV_ERR_INSUFFICIENT_PERMISSIONS
     assert one.client.share(handle, SHARE_ALL, action=COMPOSE) == 0
     assert in_child(lambda: one.map(handle, BASE, 2 * MIB)) == 0, (
         "its descriptor of the control file is not read"
@@ -211,7 +206,7 @@ def address_space_is_on_one_file() -> None:
     assert other.hold_memory() == 0
     assert other.register_gpu(one.uuid, one.client) == 0
     assert other.register_space(one.uuid, one.client, one.space) != 0
-    assert one.uvm.register_space(one.uuid, one.client, one.space) == NV_ERR_INVALID_DEVICE
+    assert one.uvm.register_space(one.uuid, one.client, one.space) == numbers.NV_ERR_INVALID_DEVICE
     other.close()
     one.close()
 

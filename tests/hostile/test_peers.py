@@ -11,16 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support import arbiter
+from tests.support import rm_numbers as nv
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.programs import Programs, inside
-from tests.support.rm_numbers import (
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_CLASS,
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_INVALID_OBJECT_PARENT,
-    NV_ERR_NO_MEMORY,
-)
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
 
@@ -65,7 +59,7 @@ def test_memory_of_a_peer_is_charged_where_it_lies(two: Arbiter, built: Programs
         assert 0 < here - before[0] < MIB
         assert there == before[1] >= MAPPED
         # Its name is freed while the peer maps it: it still takes the cap.
-        assert step(running) == f"again {NV_ERR_NO_MEMORY:#x}"
+        assert step(running) == f"again {nv.NV_ERR_NO_MEMORY:#x}"
         assert two.used_bytes() == [here, there]
         assert step(running) == "after 0"
         assert two.used_bytes() == before
@@ -73,7 +67,7 @@ def test_memory_of_a_peer_is_charged_where_it_lies(two: Arbiter, built: Programs
 
 
 def test_cards_of_two_containers_are_no_peers(two: Arbiter, built: Programs) -> None:
-    refused = f"enabled {NV_ERR_INVALID_DEVICE:#x} mapped {NV_ERR_INVALID_DEVICE:#x}"
+    refused = f"enabled {nv.NV_ERR_INVALID_DEVICE:#x} mapped {nv.NV_ERR_INVALID_DEVICE:#x}"
     with (
         peers(two, built, MGPU_GPUS="1") as one,
         peers(two, built, MGPU_GPUS="1") as other,
@@ -105,7 +99,7 @@ def pairs(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[Foreground]:
 
 def objects_of_two(running: Foreground) -> None:
     assert step(running) == "made 0 numbered 0 unlike 0"
-    strange = [NV_ERR_INVALID_ARGUMENT] * 3 + [NV_ERR_INVALID_OBJECT_PARENT]
+    strange = [nv.NV_ERR_INVALID_ARGUMENT] * 3 + [nv.NV_ERR_INVALID_OBJECT_PARENT]
     assert step(running) == "strange " + " ".join(f"{status:#x}" for status in strange)
     assert step(running) == "again 0 0"
 
@@ -130,7 +124,10 @@ def test_two_cards_of_three_are_told_of_each_other_alone(
 def test_one_card_has_no_peers_and_no_links(three: Arbiter, built: Programs) -> None:
     with pairs(three, built, MGPU_GPUS="1") as running:
         assert step(running) == "reach 0 0, others 0, links 0 hidden 0 listed 0"
-        assert step(running) == f"made {NV_ERR_INVALID_CLASS:#x} numbered {NV_ERR_INVALID_CLASS:#x} unlike 0"
+        assert (
+            step(running)
+            == f"made {nv.NV_ERR_INVALID_CLASS:#x} numbered {nv.NV_ERR_INVALID_CLASS:#x} unlike 0"
+        )
 
 
 def test_cards_without_links_are_peers_over_the_bus(two: Arbiter, built: Programs) -> None:

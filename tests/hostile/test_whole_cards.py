@@ -14,20 +14,17 @@ import pytest
 
 from oci_specs.refusal import Refusal
 from tests.support import arbiter
+from tests.support import rm_numbers as nv
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.programs import Programs, inside
-from tests.support.rm_numbers import (
-    NV_ERR_INVALID_CLASS,
-    NV_ERR_INVALID_CLIENT,
-    NV_ERR_NOT_SUPPORTED,
-)
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
 
-REFUSED = f"profiler {NV_ERR_INVALID_CLASS:#x} counters {NV_ERR_NOT_SUPPORTED:#x} foreign {NV_ERR_INVALID_CLASS:#x}"
-NO_VIDEO = f"channel 0 decoder {NV_ERR_INVALID_CLASS:#x}"
-SERVED = f"profiler 0 counters 0 foreign {NV_ERR_INVALID_CLIENT:#x}"
+INVALID_CLASS = nv.NV_ERR_INVALID_CLASS
+REFUSED = f"profiler {INVALID_CLASS:#x} counters {nv.NV_ERR_NOT_SUPPORTED:#x} foreign {INVALID_CLASS:#x}"
+NO_VIDEO = f"channel 0 decoder {INVALID_CLASS:#x}"
+SERVED = f"profiler 0 counters 0 foreign {nv.NV_ERR_INVALID_CLIENT:#x}"
 
 
 @pytest.fixture(scope="module")

@@ -11,31 +11,13 @@ import pytest
 
 from tests.lab.gsp_driver import BASE, SET_PAGE_DIRECTORY, Driver
 from tests.lab.vfio_user import Card, Guest
-from tests.support.rm_numbers import (
-    AMPERE_CHANNEL_GPFIFO_A,
-    AMPERE_DMA_COPY_B,
-    FERMI_VASPACE_A,
-    KEPLER_CHANNEL_GROUP_A,
-    NV01_DEVICE_0,
-    NV20_SUBDEVICE_0,
-    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_OBJECT_HANDLE,
-    NV_ERR_OBJECT_NOT_FOUND,
-    NVA06C_CTRL_CMD_GET_TIMESLICE,
-    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
-    NVA06C_CTRL_CMD_SET_TIMESLICE,
-)
+from tests.support import rm_numbers as nv
 
 # Each object has its class for a handle.
-CLIENT, DEVICE, SUBDEVICE = 0xC1D00001, NV01_DEVICE_0, NV20_SUBDEVICE_0
-SPACE, GROUP, CHANNEL = FERMI_VASPACE_A, KEPLER_CHANNEL_GROUP_A, AMPERE_CHANNEL_GPFIFO_A
-GROUP_SCHEDULE, SET_TIMESLICE, GET_TIMESLICE, DISABLE_CHANNELS = (
-    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
-    NVA06C_CTRL_CMD_SET_TIMESLICE,
-    NVA06C_CTRL_CMD_GET_TIMESLICE,
-    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
-)
+CLIENT, DEVICE, SUBDEVICE = 0xC1D00001, nv.NV01_DEVICE_0, nv.NV20_SUBDEVICE_0
+SPACE, GROUP, CHANNEL = nv.FERMI_VASPACE_A, nv.KEPLER_CHANNEL_GROUP_A, nv.AMPERE_CHANNEL_GPFIFO_A
+GROUP_SCHEDULE, SET_TIMESLICE = nv.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, nv.NVA06C_CTRL_CMD_SET_TIMESLICE
+GET_TIMESLICE, DISABLE_CHANNELS = nv.NVA06C_CTRL_CMD_GET_TIMESLICE, nv.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
 DOORBELL = 0xBB0090
 GRAPHICS, COPY_ENGINE = 1, 9
 MEMORY = BASE + (1 << 20)  # mapped at VA; two pages after each other are 4 MiB apart
@@ -48,7 +30,7 @@ VIDEO_TABLE_PAGE = 0x80_0000
 ENTRIES = 8
 WAIT_S = 30
 GET, PUT = 0x88, 0x8C
-COPY, RELEASE, ACQUIRE_GEQ = AMPERE_DMA_COPY_B, 1 | 1 << 20, 3
+COPY, RELEASE, ACQUIRE_GEQ = nv.AMPERE_DMA_COPY_B, 1 | 1 << 20, 3
 PAGE_OF = {RING: 0, COMMANDS: 1, DATA: 2, DATA + 0x1000: 3, SEMAPHORE: 4}
 
 
@@ -214,7 +196,7 @@ def test_channel_that_is_disabled_goes_on_when_it_is_enabled(channel: Channel) -
     struct.pack_into("<I", params, 24 + 256, 0xDEAD)
     assert (
         channel.driver.control(CLIENT, SUBDEVICE, DISABLE_CHANNELS, bytes(params))[0]
-        == NV_ERR_OBJECT_NOT_FOUND
+        == nv.NV_ERR_OBJECT_NOT_FOUND
     )
 
 
@@ -222,7 +204,7 @@ def test_timeslice_is_kept_and_one_that_is_too_long_refused(channel: Channel) ->
     control = channel.driver.control
     assert control(CLIENT, GROUP, SET_TIMESLICE, struct.pack("<Q", 1500))[0] == 0
     assert control(CLIENT, GROUP, GET_TIMESLICE, bytes(8)) == (0, struct.pack("<Q", 1500))
-    assert control(CLIENT, GROUP, SET_TIMESLICE, struct.pack("<Q", 1 << 40))[0] == NV_ERR_INVALID_ARGUMENT
+    assert control(CLIENT, GROUP, SET_TIMESLICE, struct.pack("<Q", 1 << 40))[0] == nv.NV_ERR_INVALID_ARGUMENT
 
 
 def test_what_is_below_an_object_ends_with_it(channel: Channel) -> None:
@@ -231,4 +213,6 @@ def test_what_is_below_an_object_ends_with_it(channel: Channel) -> None:
     channel.submit(semaphore(RELEASE, 4))
     time.sleep(0.05)
     assert channel.value == 0
-    assert channel.driver.control(CLIENT, GROUP, GET_TIMESLICE, bytes(8))[0] == NV_ERR_INVALID_OBJECT_HANDLE
+    assert (
+        channel.driver.control(CLIENT, GROUP, GET_TIMESLICE, bytes(8))[0] == nv.NV_ERR_INVALID_OBJECT_HANDLE
+    )

@@ -18,17 +18,10 @@ from tests.lab.gsp_driver import (
     Driver,
 )
 from tests.lab.vfio_user import BAR3, Card, Guest, running
-from tests.support.rm_numbers import (
-    NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO,
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_OBJECT_HANDLE,
-    NVA06C_CTRL_CMD_GET_TIMESLICE,
-)
+from tests.support import rm_numbers as nv
 
-GET_TIMESLICE_OF_NOTHING, UNKNOWN_GET = NVA06C_CTRL_CMD_GET_TIMESLICE, NV2080_CTRL_CMD_FB_GET_INFO_V2
-UNKNOWN_SET, CHIP_INFO, BAR_INFO = 0x20800A3A, 0x20800A36, NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO
+GET_TIMESLICE_OF_NOTHING, UNKNOWN_GET = nv.NVA06C_CTRL_CMD_GET_TIMESLICE, nv.NV2080_CTRL_CMD_FB_GET_INFO_V2
+UNKNOWN_SET, CHIP_INFO, BAR_INFO = 0x20800A3A, 0x20800A36, nv.NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO
 CLIENT, DEVICE = 0xC1E00004, 0xCAF00000
 
 
@@ -54,7 +47,7 @@ def test_uuid_is_told_as_bytes_and_as_text(card: Card) -> None:
 
     def told(flags: int) -> bytes:
         params = struct.pack("<II", 0, flags).ljust(268, b"\xff")
-        status, answer = driver.control(CLIENT, DEVICE, NV2080_CTRL_CMD_GPU_GET_GID_INFO, params)
+        status, answer = driver.control(CLIENT, DEVICE, nv.NV2080_CTRL_CMD_GPU_GET_GID_INFO, params)
         assert status == 0
         [length] = struct.unpack_from("<I", answer, 8)
         return answer[12 : 12 + length]
@@ -123,9 +116,12 @@ def test_scheduling_what_there_is_not_is_refused(card: Card) -> None:
     driver = Driver(card.client)
     driver.boot()
     assert (
-        driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(8))[0] == NV_ERR_INVALID_OBJECT_HANDLE
+        driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(8))[0]
+        == nv.NV_ERR_INVALID_OBJECT_HANDLE
     )
-    assert driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(4))[0] == NV_ERR_INVALID_ARGUMENT
+    assert (
+        driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(4))[0] == nv.NV_ERR_INVALID_ARGUMENT
+    )
 
 
 def test_it_is_suspended_when_the_driver_unloads_and_starts_again(card: Card) -> None:

@@ -10,20 +10,10 @@ from tests.native.rm_params import (
     UVM_UNMAP_EXTERNAL,
 )
 from tests.native.uvm_params import GPU_ONE, free_range, unmap_external
-from tests.support.rm_numbers import (
-    NV_ERR_INVALID_ADDRESS,
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_NO_MEMORY,
-)
+from tests.support import rm_numbers as nv
 
-OK, INVALID_ADDRESS, INVALID_ARGUMENT, INVALID_DEVICE, NO_MEMORY = (
-    0,
-    NV_ERR_INVALID_ADDRESS,
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_NO_MEMORY,
-)
+OK, INVALID_ADDRESS, INVALID_ARGUMENT = 0, nv.NV_ERR_INVALID_ADDRESS, nv.NV_ERR_INVALID_ARGUMENT
+INVALID_DEVICE, NO_MEMORY = nv.NV_ERR_INVALID_DEVICE, nv.NV_ERR_NO_MEMORY
 
 MAP_MEMORY, MAP_STATUS, UNMAP_STATUS, FREE_STATUS = 9256, 9260, 32, 16
 

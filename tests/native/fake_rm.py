@@ -10,56 +10,18 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.support.rm_numbers import (
-    AMPERE_SMC_EXEC_PARTITION_REF,
-    AMPERE_SMC_PARTITION_REF,
-    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
-    NV01_DEVICE_0,
-    NV01_ROOT_CLIENT,
-    NV20_SUBDEVICE_0,
-    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
-    NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE,
-    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
-    NV_ESC_ALLOC_OS_EVENT,
-    NV_ESC_CARD_INFO,
-    NV_ESC_CHECK_VERSION_STR,
-    NV_ESC_REGISTER_FD,
-    NV_ESC_RM_ALLOC,
-    NV_ESC_RM_CONTROL,
-    NV_ESC_RM_DUP_OBJECT,
-    NV_ESC_RM_FREE,
-    NV_ESC_RM_MAP_MEMORY,
-    NV_ESC_RM_SHARE,
-    NV_ESC_RM_VID_HEAP_CONTROL,
-)
+from tests.support import rm_numbers as nv
 
-FREE, CONTROL, ALLOC, DUP, SHARE, VID_HEAP, MAP = (
-    NV_ESC_RM_FREE,
-    NV_ESC_RM_CONTROL,
-    NV_ESC_RM_ALLOC,
-    NV_ESC_RM_DUP_OBJECT,
-    NV_ESC_RM_SHARE,
-    NV_ESC_RM_VID_HEAP_CONTROL,
-    NV_ESC_RM_MAP_MEMORY,
-)
-CARD_INFO, REGISTER_FD, OS_EVENT, VERSION = (
-    NV_ESC_CARD_INFO,
-    NV_ESC_REGISTER_FD,
-    NV_ESC_ALLOC_OS_EVENT,
-    NV_ESC_CHECK_VERSION_STR,
-)
-RUNLIST_BASE, ID_INFO, DISABLE = (
-    NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE,
-    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
-    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
-)
-ROOT, DEVICE, SUBDEVICE, GPU_INSTANCE, COMPUTE_INSTANCE = (
-    NV01_ROOT_CLIENT,
-    NV01_DEVICE_0,
-    NV20_SUBDEVICE_0,
-    AMPERE_SMC_PARTITION_REF,
-    AMPERE_SMC_EXEC_PARTITION_REF,
-)
+FREE, CONTROL, ALLOC = nv.NV_ESC_RM_FREE, nv.NV_ESC_RM_CONTROL, nv.NV_ESC_RM_ALLOC
+DUP, SHARE, VID_HEAP = nv.NV_ESC_RM_DUP_OBJECT, nv.NV_ESC_RM_SHARE, nv.NV_ESC_RM_VID_HEAP_CONTROL
+MAP = nv.NV_ESC_RM_MAP_MEMORY
+CARD_INFO, REGISTER_FD, OS_EVENT = nv.NV_ESC_CARD_INFO, nv.NV_ESC_REGISTER_FD, nv.NV_ESC_ALLOC_OS_EVENT
+VERSION = nv.NV_ESC_CHECK_VERSION_STR
+RUNLIST_BASE = nv.NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE
+ID_INFO = nv.NV0000_CTRL_CMD_GPU_GET_ID_INFO
+DISABLE = nv.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
+ROOT, DEVICE, SUBDEVICE = nv.NV01_ROOT_CLIENT, nv.NV01_DEVICE_0, nv.NV20_SUBDEVICE_0
+GPU_INSTANCE, COMPUTE_INSTANCE = nv.AMPERE_SMC_PARTITION_REF, nv.AMPERE_SMC_EXEC_PARTITION_REF
 
 
 def cmd(nr: int, size: int) -> int:
@@ -127,7 +89,7 @@ class Rm:
                 poke(arg, "I", 72 * i + 56, i)
         elif nr == ALLOC and not peek(arg, "I", 8):
             poke(arg, "I", 8, self.next_handle)
-        elif nr == CONTROL and peek(arg, "I", 8) == NV2080_CTRL_CMD_MC_GET_ARCH_INFO:
+        elif nr == CONTROL and peek(arg, "I", 8) == nv.NV2080_CTRL_CMD_MC_GET_ARCH_INFO:
             self._tell_chip(arg)
         elif nr == CONTROL and peek(arg, "I", 8) == RUNLIST_BASE:
             self._tell_base(arg)
@@ -187,7 +149,7 @@ class MigRm(Rm):
             poke(arg, "I", 0x28, self._made(arg))
         elif nr == FREE:
             self.objects.pop((root, peek(arg, "I", 8)), None)
-        elif nr == CONTROL and peek(arg, "I", 8) == NV2080_CTRL_CMD_MC_GET_ARCH_INFO:
+        elif nr == CONTROL and peek(arg, "I", 8) == nv.NV2080_CTRL_CMD_MC_GET_ARCH_INFO:
             self._tell_chip(arg)
         elif nr == CONTROL and peek(arg, "I", 8) == RUNLIST_BASE:
             self.bases = self.instances.get(self.subscribed(root) or (-1, -1), {})

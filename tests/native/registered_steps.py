@@ -19,14 +19,10 @@ from tests.native.rm_params import (
     host_memory,
 )
 from tests.native.uvm_params import GPU_ONE, register_channel, register_space
-from tests.support.rm_numbers import (
-    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
-    NV_ERR_NO_MEMORY,
-    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
-)
+from tests.support import rm_numbers as nv
 
-NO_MEMORY, ATTACHED = NV_ERR_NO_MEMORY, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
-SCHEDULE = NVA06C_CTRL_CMD_GPFIFO_SCHEDULE
+NO_MEMORY, ATTACHED = nv.NV_ERR_NO_MEMORY, nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
+SCHEDULE = nv.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE
 GROUP_HANDLE, USERD, CHANNEL, SPACE = 0x900, 0x901, 0x902, 0x903
 SPACE_STATUS, REGISTER_STATUS, STATUS = 28, 48, 0x28
 

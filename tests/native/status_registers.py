@@ -10,9 +10,7 @@ from pathlib import Path
 
 from tests.native.fake_rm import MigRm
 from tests.native.nvidia_parts import Driver, driver
-from tests.support.rm_numbers import (
-    NV2080_ENGINE_TYPE_COPY0,
-)
+from tests.support import rm_numbers as nv
 
 BAR_BYTES = 1 << 20
 
@@ -37,7 +35,7 @@ def engines(nvidia: Driver, card: int = 0) -> list[tuple[int, int]]:
     return [one[:2] for one in status(nvidia, card)]
 
 
-GRAPHICS, COPY0, COPY1 = 1, NV2080_ENGINE_TYPE_COPY0, NV2080_ENGINE_TYPE_COPY0 + 1
+GRAPHICS, COPY0, COPY1 = 1, nv.NV2080_ENGINE_TYPE_COPY0, nv.NV2080_ENGINE_TYPE_COPY0 + 1
 
 
 @contextmanager

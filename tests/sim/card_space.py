@@ -22,35 +22,17 @@ from tests.sim.card_protocol import (
     Client,
     channel_params,
 )
-from tests.support.rm_numbers import (
-    AMPERE_COMPUTE_B,
-    AMPERE_DMA_COPY_B,
-    FERMI_CONTEXT_SHARE_A,
-    KEPLER_CHANNEL_GROUP_A,
-    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
-    UVM_CREATE_EXTERNAL_RANGE,
-    UVM_DISABLE_PEER_ACCESS,
-    UVM_ENABLE_PEER_ACCESS,
-    UVM_FREE,
-    UVM_INITIALIZE,
-    UVM_MAP_EXTERNAL_ALLOCATION,
-    UVM_REGISTER_CHANNEL,
-    UVM_REGISTER_GPU,
-    UVM_REGISTER_GPU_VASPACE,
-    UVM_UNMAP_EXTERNAL,
-    UVM_UNREGISTER_CHANNEL,
-    UVM_UNREGISTER_GPU,
-)
+from tests.support import rm_numbers as nv
 
 MIB = 1 << 20
-CONTEXT_SHARE = FERMI_CONTEXT_SHARE_A
-UVM_MAP_EXTERNAL = UVM_MAP_EXTERNAL_ALLOCATION
+CONTEXT_SHARE = nv.FERMI_CONTEXT_SHARE_A
+UVM_MAP_EXTERNAL = nv.UVM_MAP_EXTERNAL_ALLOCATION
 MAP_EXTERNAL_BYTES = 9264
 SHARE_ALL = struct.Struct("<4IHBxI")
 RING_ENTRIES, USERD_AT, SEGMENTS_AT = 64, 0x1000, 0x10000
 GP_GET, GP_PUT, DOORBELL = 0x88, 0x8C, 0x90
 HOST, COMPUTE, COPY = 0, 1, 4
-COMPUTE_CLASS, COPY_CLASS = AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B
+COMPUTE_CLASS, COPY_CLASS = nv.AMPERE_COMPUTE_B, nv.AMPERE_DMA_COPY_B
 RELEASE, ACQUIRE_GEQ, WIDE, TIMED = 1, 3, 1 << 24, 1 << 25
 
 
@@ -67,34 +49,34 @@ class Uvm:
         return int(struct.unpack_from("<I", said, status_at)[0])
 
     def initialize(self, flags: int = 0) -> int:
-        return self.call(UVM_INITIALIZE, struct.pack("<QII", flags, 0xDEAD, 0), 8)
+        return self.call(nv.UVM_INITIALIZE, struct.pack("<QII", flags, 0xDEAD, 0), 8)
 
     def register_gpu(self, uuid: bytes) -> int:
-        return self.call(UVM_REGISTER_GPU, uuid.ljust(40, b"\0"), 36)
+        return self.call(nv.UVM_REGISTER_GPU, uuid.ljust(40, b"\0"), 36)
 
     def unregister_gpu(self, uuid: bytes) -> int:
-        return self.call(UVM_UNREGISTER_GPU, uuid + struct.pack("<I", 0xDEAD), 16)
+        return self.call(nv.UVM_UNREGISTER_GPU, uuid + struct.pack("<I", 0xDEAD), 16)
 
     def enable_peers(self, one: bytes, other: bytes) -> int:
-        return self.call(UVM_ENABLE_PEER_ACCESS, one + other + struct.pack("<I", 0xDEAD), 32)
+        return self.call(nv.UVM_ENABLE_PEER_ACCESS, one + other + struct.pack("<I", 0xDEAD), 32)
 
     def disable_peers(self, one: bytes, other: bytes) -> int:
-        return self.call(UVM_DISABLE_PEER_ACCESS, one + other + struct.pack("<I", 0xDEAD), 32)
+        return self.call(nv.UVM_DISABLE_PEER_ACCESS, one + other + struct.pack("<I", 0xDEAD), 32)
 
     def register_space(self, uuid: bytes, space: int) -> int:
         params = uuid + struct.pack("<iIII", -1, self.client.root, space, 0xDEAD)
-        return self.call(UVM_REGISTER_GPU_VASPACE, params, 28)
+        return self.call(nv.UVM_REGISTER_GPU_VASPACE, params, 28)
 
     def register_channel(self, uuid: bytes, channel: int) -> int:
         params = uuid + struct.pack("<iII", -1, self.client.root, channel)
-        return self.call(UVM_REGISTER_CHANNEL, params.ljust(56, b"\0"), 48)
+        return self.call(nv.UVM_REGISTER_CHANNEL, params.ljust(56, b"\0"), 48)
 
     def unregister_channel(self, channel: int) -> int:
         params = bytes(16) + struct.pack("<III", self.client.root, channel, 0xDEAD)
-        return self.call(UVM_UNREGISTER_CHANNEL, params, 24)
+        return self.call(nv.UVM_UNREGISTER_CHANNEL, params, 24)
 
     def create(self, base: int, length: int) -> int:
-        return self.call(UVM_CREATE_EXTERNAL_RANGE, struct.pack("<QQII", base, length, 0xDEAD, 0), 16)
+        return self.call(nv.UVM_CREATE_EXTERNAL_RANGE, struct.pack("<QQII", base, length, 0xDEAD, 0), 16)
 
     def map(self, uuid: bytes, base: int, length: int, memory: int, *, offset: int = 0) -> int:
         params = bytearray(MAP_EXTERNAL_BYTES)
@@ -103,10 +85,10 @@ class Uvm:
         return self.call(UVM_MAP_EXTERNAL, bytes(params), MAP_EXTERNAL_BYTES - 4)
 
     def unmap(self, uuid: bytes, base: int, length: int) -> int:
-        return self.call(UVM_UNMAP_EXTERNAL, struct.pack("<QQ16sII", base, length, uuid, 0xDEAD, 0), 32)
+        return self.call(nv.UVM_UNMAP_EXTERNAL, struct.pack("<QQ16sII", base, length, uuid, 0xDEAD, 0), 32)
 
     def free(self, base: int, length: int) -> int:
-        return self.call(UVM_FREE, struct.pack("<QQII", base, length, 0xDEAD, 0), 16)
+        return self.call(nv.UVM_FREE, struct.pack("<QQII", base, length, 0xDEAD, 0), 16)
 
     def close(self) -> None:
         self.file.close()
@@ -114,7 +96,9 @@ class Uvm:
 
 def uuid_of(client: Client) -> bytes:
     """Of the card that its device is on, in binary."""
-    status, params = client.control(NV2080_CTRL_CMD_GPU_GET_GID_INFO, struct.pack("<III256s", 0, 2, 16, b""))
+    status, params = client.control(
+        nv.NV2080_CTRL_CMD_GPU_GET_GID_INFO, struct.pack("<III256s", 0, 2, 16, b"")
+    )
     assert status == OK
     return params[12:28]
 
@@ -166,7 +150,7 @@ class HardwareChannel:
         self.space, self.base = space, base
         self.memory, self.bytes = space.put(base)
         self.group = client.made(
-            client.device, KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, 0, GRAPHICS_ENGINE, 0)
+            client.device, nv.KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, 0, GRAPHICS_ENGINE, 0)
         )
         share = client.made(self.group, CONTEXT_SHARE, struct.pack("<3I", space.handle, 0, 0))
         params = bytearray(channel_params(self.memory, userd=USERD_AT, ring=base, entries=RING_ENTRIES))

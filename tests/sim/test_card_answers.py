@@ -25,31 +25,8 @@ from tests.sim.card_protocol import (
     rm_cmd,
 )
 from tests.support import rm_interface
+from tests.support import rm_numbers as nv
 from tests.support.places import REPOSITORY
-from tests.support.rm_numbers import (
-    ADA_COMPUTE_A,
-    AMPERE_CHANNEL_GPFIFO_A,
-    AMPERE_COMPUTE_A,
-    AMPERE_COMPUTE_B,
-    AMPERE_DMA_COPY_A,
-    AMPERE_DMA_COPY_B,
-    BLACKWELL_CHANNEL_GPFIFO_A,
-    BLACKWELL_CHANNEL_GPFIFO_B,
-    BLACKWELL_COMPUTE_A,
-    BLACKWELL_COMPUTE_B,
-    BLACKWELL_DMA_COPY_A,
-    BLACKWELL_DMA_COPY_B,
-    HOPPER_CHANNEL_GPFIFO_A,
-    HOPPER_COMPUTE_A,
-    HOPPER_DMA_COPY_A,
-    NV_ERR_INVALID_CLASS,
-    TURING_CHANNEL_GPFIFO_A,
-    TURING_COMPUTE_A,
-    TURING_DMA_COPY_A,
-    VOLTA_CHANNEL_GPFIFO_A,
-    VOLTA_COMPUTE_A,
-    VOLTA_DMA_COPY_A,
-)
 from tests.support.tsv import read
 
 FACTS = REPOSITORY / "sim" / "card" / "facts"
@@ -73,16 +50,16 @@ CHIP_OF = {
 }
 # Of the engines: what NVIDIA's programming guides and nouveau name for a generation.
 ENGINES_OF = {
-    "GV100": {VOLTA_CHANNEL_GPFIFO_A, VOLTA_COMPUTE_A, VOLTA_DMA_COPY_A},
-    "TU102": {TURING_CHANNEL_GPFIFO_A, TURING_COMPUTE_A, TURING_DMA_COPY_A},
-    "TU104": {TURING_CHANNEL_GPFIFO_A, TURING_COMPUTE_A, TURING_DMA_COPY_A},
-    "GA100": {AMPERE_CHANNEL_GPFIFO_A, AMPERE_COMPUTE_A, AMPERE_DMA_COPY_A},
-    "GA102": {AMPERE_CHANNEL_GPFIFO_A, AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B},
-    "AD102": {AMPERE_CHANNEL_GPFIFO_A, ADA_COMPUTE_A, AMPERE_DMA_COPY_B},
-    "AD104": {AMPERE_CHANNEL_GPFIFO_A, ADA_COMPUTE_A, AMPERE_DMA_COPY_B},
-    "GH100": {HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A},
-    "GB100": {BLACKWELL_CHANNEL_GPFIFO_A, BLACKWELL_COMPUTE_A, BLACKWELL_DMA_COPY_A},
-    "GB202": {BLACKWELL_CHANNEL_GPFIFO_B, BLACKWELL_COMPUTE_B, BLACKWELL_DMA_COPY_B},
+    "GV100": {nv.VOLTA_CHANNEL_GPFIFO_A, nv.VOLTA_COMPUTE_A, nv.VOLTA_DMA_COPY_A},
+    "TU102": {nv.TURING_CHANNEL_GPFIFO_A, nv.TURING_COMPUTE_A, nv.TURING_DMA_COPY_A},
+    "TU104": {nv.TURING_CHANNEL_GPFIFO_A, nv.TURING_COMPUTE_A, nv.TURING_DMA_COPY_A},
+    "GA100": {nv.AMPERE_CHANNEL_GPFIFO_A, nv.AMPERE_COMPUTE_A, nv.AMPERE_DMA_COPY_A},
+    "GA102": {nv.AMPERE_CHANNEL_GPFIFO_A, nv.AMPERE_COMPUTE_B, nv.AMPERE_DMA_COPY_B},
+    "AD102": {nv.AMPERE_CHANNEL_GPFIFO_A, nv.ADA_COMPUTE_A, nv.AMPERE_DMA_COPY_B},
+    "AD104": {nv.AMPERE_CHANNEL_GPFIFO_A, nv.ADA_COMPUTE_A, nv.AMPERE_DMA_COPY_B},
+    "GH100": {nv.HOPPER_CHANNEL_GPFIFO_A, nv.HOPPER_COMPUTE_A, nv.HOPPER_DMA_COPY_A},
+    "GB100": {nv.BLACKWELL_CHANNEL_GPFIFO_A, nv.BLACKWELL_COMPUTE_A, nv.BLACKWELL_DMA_COPY_A},
+    "GB202": {nv.BLACKWELL_CHANNEL_GPFIFO_B, nv.BLACKWELL_COMPUTE_B, nv.BLACKWELL_DMA_COPY_B},
 }
 COMPUTE = set().union(*({n for n in engines if n & 0xFF == 0xC0} for engines in ENGINES_OF.values()))
 INTERFACE = rm_interface.read()
@@ -222,7 +199,7 @@ def test_controls_of_later_versions_are_unsupported(tmp_path: Path) -> None:
     engine = NUMBER["NVC36F_CTRL_GET_CLASS_ENGINEID"]
     for version, status in (("550.54.14", OK), ("555.42.02", NOT_SUPPORTED)):
         with a_client(tmp_path, "titan-rtx", version) as client:
-            channel = client.made(client.group(), TURING_CHANNEL_GPFIFO_A)
+            channel = client.made(client.group(), nv.TURING_CHANNEL_GPFIFO_A)
             asked = struct.pack("<4I", channel, 0, 0, 0)
             assert client.control(engine, asked, channel)[0] == status
 
@@ -240,8 +217,8 @@ def test_driver_before_the_chip_is_refused(tmp_path: Path) -> None:
 def test_classes_that_the_chip_does_not_list_are_refused(tmp_path: Path) -> None:
     with a_client(tmp_path, "a10") as client:
         group = client.group()
-        assert client.alloc(group, AMPERE_CHANNEL_GPFIFO_A)[0] == OK
-        assert client.alloc(group, HOPPER_CHANNEL_GPFIFO_A)[0] == NV_ERR_INVALID_CLASS
+        assert client.alloc(group, nv.AMPERE_CHANNEL_GPFIFO_A)[0] == OK
+        assert client.alloc(group, nv.HOPPER_CHANNEL_GPFIFO_A)[0] == nv.NV_ERR_INVALID_CLASS
 
 
 def test_sizes_are_the_headers() -> None:

@@ -35,37 +35,17 @@ from tests.sim.card_protocol import (
     Connection,
     rm_cmd,
 )
-from tests.support.rm_numbers import (
-    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
-    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
-    NV2080_CTRL_CMD_BUS_GET_PCI_INFO,
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
-    NV2080_CTRL_CMD_GPU_GET_NAME_STRING,
-    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
-    NV2080_CTRL_CMD_GPU_GET_PIDS,
-    NV2080_CTRL_CMD_GR_GET_NUM_TPCS_FOR_GPC,
-    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
-    NVA06C_CTRL_CMD_MAKE_REALTIME,
-)
+from tests.support import rm_numbers as nv
 
 pytestmark = pytest.mark.sim
 MIB = 1 << 20
 NewClient = Callable[..., Client]
 
-ATTACHED_IDS, ID_INFO = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, NV0000_CTRL_CMD_GPU_GET_ID_INFO
-NAME, GID, PIDS, PID_INFO = (
-    NV2080_CTRL_CMD_GPU_GET_NAME_STRING,
-    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
-    NV2080_CTRL_CMD_GPU_GET_PIDS,
-    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
-)
-FB_INFO, ARCH, PCI, MAKE_REALTIME = (
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
-    NV2080_CTRL_CMD_BUS_GET_PCI_INFO,
-    NVA06C_CTRL_CMD_MAKE_REALTIME,
-)
+ATTACHED_IDS, ID_INFO = nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, nv.NV0000_CTRL_CMD_GPU_GET_ID_INFO
+NAME, GID = nv.NV2080_CTRL_CMD_GPU_GET_NAME_STRING, nv.NV2080_CTRL_CMD_GPU_GET_GID_INFO
+PIDS, PID_INFO = nv.NV2080_CTRL_CMD_GPU_GET_PIDS, nv.NV2080_CTRL_CMD_GPU_GET_PID_INFO
+FB_INFO, ARCH = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, nv.NV2080_CTRL_CMD_MC_GET_ARCH_INFO
+PCI, MAKE_REALTIME = nv.NV2080_CTRL_CMD_BUS_GET_PCI_INFO, nv.NVA06C_CTRL_CMD_MAKE_REALTIME
 
 
 def fb_info(client: Client, *indices: int) -> list[int]:
@@ -192,7 +172,7 @@ def test_processes_by_class_and_card(new_client: NewClient) -> None:
 def test_refused_controls(new_client: NewClient) -> None:
     client = new_client()
     group = client.group()
-    assert client.control(NV2080_CTRL_CMD_GR_GET_NUM_TPCS_FOR_GPC, bytes(8))[0] == NOT_SUPPORTED
+    assert client.control(nv.NV2080_CTRL_CMD_GR_GET_NUM_TPCS_FOR_GPC, bytes(8))[0] == NOT_SUPPORTED
     assert client.control(NAME, bytes(132), client.root)[0] == NOT_SUPPORTED
     assert client.control(NAME, bytes(131))[0] == INVALID_ARGUMENT
     assert client.control(NAME, bytes(132), 0x4711)[0] == NOT_FOUND

@@ -64,12 +64,7 @@ from tests.sim.card_protocol import (
     group_params,
     host_params,
 )
-from tests.support.rm_numbers import (
-    AMPERE_CHANNEL_GPFIFO_A,
-    NV_ERR_INVALID_BASE,
-    NV_ERR_INVALID_LIMIT,
-    VOLTA_CHANNEL_GPFIFO_A,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -188,9 +183,9 @@ def test_refused_mappings(new_client: NewClient) -> None:
     _, handle = client.system_memory(8192)
     elsewhere = client.made(client.root, 0x80, (1).to_bytes(4, "little").ljust(56, b"\0"))
     assert client.map(handle, offset=1)[0] == INVALID_ARGUMENT
-    assert client.map(handle, offset=8192)[0] == NV_ERR_INVALID_BASE
-    assert client.map(handle, length=8193)[0] == NV_ERR_INVALID_LIMIT
-    assert client.map(handle, offset=4096, length=(1 << 64) - 4096)[0] == NV_ERR_INVALID_LIMIT
+    assert client.map(handle, offset=8192)[0] == nv.NV_ERR_INVALID_BASE
+    assert client.map(handle, length=8193)[0] == nv.NV_ERR_INVALID_LIMIT
+    assert client.map(handle, offset=4096, length=(1 << 64) - 4096)[0] == nv.NV_ERR_INVALID_LIMIT
     assert client.map(handle, device=elsewhere)[0] == INVALID_DEVICE
     assert client.map(handle, device=client.root)[0] == INVALID_PARENT
     assert client.map(handle, device=0x4711)[0] == NOT_FOUND
@@ -467,7 +462,7 @@ def slow_card(tmp_path: Path) -> Iterator[CardProcess]:
 def test_costs_are_options(slow_card: CardProcess) -> None:
     with Connection(slow_card.card_socket) as connection:
         client = Client(connection)
-        channel = Channel(Group(client), channel_class=AMPERE_CHANNEL_GPFIFO_A)
+        channel = Channel(Group(client), channel_class=nv.AMPERE_CHANNEL_GPFIFO_A)
         channel.submit(release(0), copy(70 * MIB), release(1), kernel(10 * S))
         assert channel.wait(1) - channel.semaphore(0)[1] == 10 * MS
         before = time.monotonic_ns()
@@ -488,7 +483,7 @@ def test_costs_are_options(slow_card: CardProcess) -> None:
 def test_cards_rate_of_copies(card: CardProcess, new_client: NewClient) -> None:
     """PCIe 3 carries half of what PCIe 4 does."""
     durations = []
-    for index, channel_class in ((0, VOLTA_CHANNEL_GPFIFO_A), (2, AMPERE_CHANNEL_GPFIFO_A)):
+    for index, channel_class in ((0, nv.VOLTA_CHANNEL_GPFIFO_A), (2, nv.AMPERE_CHANNEL_GPFIFO_A)):
         channel = Channel(Group(new_client(index)), channel_class=channel_class)
         channel.submit(release(0), copy(24 * MIB), release(1))
         durations.append(channel.wait(1) - channel.semaphore(0)[1])

@@ -25,16 +25,7 @@ from tests.sim.card_space import (
     semaphore,
 )
 from tests.sim.conftest import A10, NewClient
-from tests.support.rm_numbers import (
-    NV_ERR_INVALID_ADDRESS,
-    NV_ERR_INVALID_ARGUMENT,
-    UVM_ALLOC_SEMAPHORE_POOL,
-    UVM_MIGRATE,
-    UVM_SET_ACCESSED_BY,
-    UVM_SET_PREFERRED_LOCATION,
-    UVM_UNSET_PREFERRED_LOCATION,
-    UVM_VALIDATE_VA_RANGE,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -157,7 +148,7 @@ def test_mapping_keeps_the_file(card: CardProcess, space: Space, client: Client)
 
 def policy(uvm: Uvm, cmd: int, base: int, size: int, name: bytes = b"") -> int:
     said = struct.pack("<QQ", base, size) + name
-    at = {UVM_SET_PREFERRED_LOCATION: 36, UVM_SET_ACCESSED_BY: 32}.get(cmd, 16)
+    at = {nv.UVM_SET_PREFERRED_LOCATION: 36, nv.UVM_SET_ACCESSED_BY: 32}.get(cmd, 16)
     return uvm.call(cmd, said.ljust(40 if name else 24, b"\0"), at)
 
 
@@ -165,7 +156,7 @@ def migrate(
     uvm: Uvm, base: int, size: int, to: bytes, flags: int = 0, semaphore: int = 0, payload: int = 0
 ) -> int:
     said = struct.pack("<QQ16sIxxxxQIi2QIxxxx", base, size, to, flags, semaphore, payload, -1, 0, 0, 0)
-    return uvm.call(UVM_MIGRATE, said, 72)
+    return uvm.call(nv.UVM_MIGRATE, said, 72)
 
 
 def test_range_commands_answer_by_their_targets(space: Space) -> None:
@@ -174,21 +165,21 @@ def test_range_commands_answer_by_their_targets(space: Space) -> None:
     behind = Managed(uvm.file.fd, BASE + SIZE, SIZE)
     for to in (uuid, HOST):
         assert migrate(uvm, BASE, 2 * SIZE, to) == OK
-        assert policy(uvm, UVM_SET_PREFERRED_LOCATION, BASE, SIZE, to) == OK
-        assert policy(uvm, UVM_SET_ACCESSED_BY, BASE, SIZE, to) == OK
-    assert policy(uvm, UVM_UNSET_PREFERRED_LOCATION, BASE, SIZE) == OK
-    assert policy(uvm, UVM_VALIDATE_VA_RANGE, BASE, SIZE) == OK
+        assert policy(uvm, nv.UVM_SET_PREFERRED_LOCATION, BASE, SIZE, to) == OK
+        assert policy(uvm, nv.UVM_SET_ACCESSED_BY, BASE, SIZE, to) == OK
+    assert policy(uvm, nv.UVM_UNSET_PREFERRED_LOCATION, BASE, SIZE) == OK
+    assert policy(uvm, nv.UVM_VALIDATE_VA_RANGE, BASE, SIZE) == OK
     assert migrate(uvm, BASE, SIZE, bytes(16)) == INVALID_DEVICE
-    assert policy(uvm, UVM_SET_PREFERRED_LOCATION, BASE, SIZE, bytes(16)) == INVALID_DEVICE
-    assert migrate(uvm, BASE, 3 * SIZE, uuid) == NV_ERR_INVALID_ADDRESS
-    assert migrate(uvm, BASE + 5, MIB, uuid) == NV_ERR_INVALID_ADDRESS
-    assert migrate(uvm, BASE, SIZE, uuid, 8) == NV_ERR_INVALID_ARGUMENT
-    assert migrate(uvm, BASE, SIZE, uuid, 0, POOL) == NV_ERR_INVALID_ARGUMENT
-    assert migrate(uvm, BASE, SIZE, uuid, ASYNC, POOL, 5) == NV_ERR_INVALID_ADDRESS
+    assert policy(uvm, nv.UVM_SET_PREFERRED_LOCATION, BASE, SIZE, bytes(16)) == INVALID_DEVICE
+    assert migrate(uvm, BASE, 3 * SIZE, uuid) == nv.NV_ERR_INVALID_ADDRESS
+    assert migrate(uvm, BASE + 5, MIB, uuid) == nv.NV_ERR_INVALID_ADDRESS
+    assert migrate(uvm, BASE, SIZE, uuid, 8) == nv.NV_ERR_INVALID_ARGUMENT
+    assert migrate(uvm, BASE, SIZE, uuid, 0, POOL) == nv.NV_ERR_INVALID_ARGUMENT
+    assert migrate(uvm, BASE, SIZE, uuid, ASYNC, POOL, 5) == nv.NV_ERR_INVALID_ADDRESS
     behind.unmap()
-    assert migrate(uvm, BASE, 2 * SIZE, uuid) == NV_ERR_INVALID_ADDRESS
-    assert policy(uvm, UVM_UNSET_PREFERRED_LOCATION, BASE, 2 * SIZE) == NV_ERR_INVALID_ADDRESS
-    assert policy(uvm, UVM_VALIDATE_VA_RANGE, BASE + SIZE, SIZE) == NV_ERR_INVALID_ADDRESS
+    assert migrate(uvm, BASE, 2 * SIZE, uuid) == nv.NV_ERR_INVALID_ADDRESS
+    assert policy(uvm, nv.UVM_UNSET_PREFERRED_LOCATION, BASE, 2 * SIZE) == nv.NV_ERR_INVALID_ADDRESS
+    assert policy(uvm, nv.UVM_VALIDATE_VA_RANGE, BASE + SIZE, SIZE) == nv.NV_ERR_INVALID_ADDRESS
     managed.unmap()
 
 
@@ -196,7 +187,7 @@ def test_asynchronous_migration_says_when_it_is_done(space: Space) -> None:
     uvm = space.uvm
     managed = Managed(uvm.file.fd, BASE, SIZE)
     pool = struct.pack("<QQ", POOL, MIB).ljust(9248, b"\0")
-    assert uvm.call(UVM_ALLOC_SEMAPHORE_POOL, pool, 9240) == OK
+    assert uvm.call(nv.UVM_ALLOC_SEMAPHORE_POOL, pool, 9240) == OK
     semaphores = Managed(uvm.file.fd, POOL, MIB)
     assert migrate(uvm, BASE, SIZE, space.uuid, ASYNC, POOL + 64, 9) == OK
     assert semaphores.read(64, 4) == struct.pack("<I", 9)

@@ -23,12 +23,7 @@ from tests.sim.card_protocol import (
     device_params,
 )
 from tests.sim.card_space import COPY, COPY_CLASS, MIB, HardwareChannel, Space, Uvm, method, uuid_of, wait
-from tests.support.rm_numbers import (
-    NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2,
-    NV50_P2P,
-    NV_ERR_INSERT_DUPLICATE_NAME,
-    NV_ERR_INVALID_ARGUMENT,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -140,7 +135,7 @@ def test_rm_says_which_cards_are_peers(pair: Pair) -> None:
     for named, expected in ((ids[:2], OVER_BUS), (ids[1:], 0), (ids[:1] * 2, 0), (ids[:1], 0), (ids, 0)):
         params = struct.pack(f"<{len(named)}I", *named).ljust(128, b"\0") + struct.pack("<I", len(named))
         status, answer = pair.client.control(
-            NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, params.ljust(8348, b"\0"), pair.client.root
+            nv.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, params.ljust(8348, b"\0"), pair.client.root
         )
         assert (status, struct.unpack_from("<I", answer, 0x84)[0]) == (OK, expected)
 
@@ -151,19 +146,21 @@ def test_peers_of_rm_end_with_either_subdevice(pair: Pair, ends: int) -> None:
     third = on_card(pair.client, OTHER_KIND).subdevice
     for params, expected in (
         (peer_params(*subdevices), OK),
-        (peer_params(*subdevices, 3, 0), NV_ERR_INVALID_ARGUMENT),
-        (peer_params(subdevices[0], pair.client.device), NV_ERR_INVALID_ARGUMENT),
+        (peer_params(*subdevices, 3, 0), nv.NV_ERR_INVALID_ARGUMENT),
+        (peer_params(subdevices[0], pair.client.device), nv.NV_ERR_INVALID_ARGUMENT),
         (peer_params(subdevices[0], third), NOT_SUPPORTED),
     ):
-        assert pair.client.alloc(pair.client.root, NV50_P2P, params)[0] == expected
-    made = pair.client.made(pair.client.root, NV50_P2P, peer_params(*subdevices))
+        assert pair.client.alloc(pair.client.root, nv.NV50_P2P, params)[0] == expected
+    made = pair.client.made(pair.client.root, nv.NV50_P2P, peer_params(*subdevices))
     assert pair.client.free(subdevices[ends]) == OK
     # It has ended, and its name is taken until that is freed.
     left = subdevices[1 - ends]
     again = peer_params(left, left)
-    assert pair.client.alloc(pair.client.root, NV50_P2P, again, made)[0] == NV_ERR_INSERT_DUPLICATE_NAME
+    assert (
+        pair.client.alloc(pair.client.root, nv.NV50_P2P, again, made)[0] == nv.NV_ERR_INSERT_DUPLICATE_NAME
+    )
     assert pair.client.free(made) == OK
-    assert pair.client.alloc(pair.client.root, NV50_P2P, again, made)[0] == NOT_SUPPORTED
+    assert pair.client.alloc(pair.client.root, nv.NV50_P2P, again, made)[0] == NOT_SUPPORTED
 
 
 def closed(pair: Pair) -> int:

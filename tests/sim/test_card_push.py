@@ -32,17 +32,7 @@ from tests.sim.card_space import (
     word,
 )
 from tests.sim.conftest import A10
-from tests.support.rm_numbers import (
-    ADA_COMPUTE_A,
-    AMPERE_COMPUTE_A,
-    AMPERE_COMPUTE_B,
-    BLACKWELL_COMPUTE_A,
-    BLACKWELL_COMPUTE_B,
-    HOPPER_COMPUTE_A,
-    NV_ERR_INVALID_ADDRESS,
-    TURING_COMPUTE_A,
-    VOLTA_COMPUTE_A,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -188,16 +178,16 @@ LAUNCH_PCAS, LAUNCH_PCAS2 = (0x2BC, 2), (0x2C0, 9)
 @pytest.mark.parametrize(
     ("compute", "form", "how"),
     [
-        pytest.param(VOLTA_COMPUTE_A, "2", LAUNCH_PCAS, id="volta"),
-        pytest.param(TURING_COMPUTE_A, "2", LAUNCH_PCAS, id="turing"),
-        pytest.param(AMPERE_COMPUTE_A, "3", LAUNCH_PCAS2, id="ga100"),
-        pytest.param(AMPERE_COMPUTE_B, "2", LAUNCH_PCAS, id="ga102-as-turing"),
-        pytest.param(AMPERE_COMPUTE_B, "3", LAUNCH_PCAS2, id="ga102"),
-        pytest.param(ADA_COMPUTE_A, "3", LAUNCH_PCAS2, id="ada"),
-        pytest.param(HOPPER_COMPUTE_A, "3", LAUNCH_PCAS2, id="hopper-as-ada"),
-        pytest.param(HOPPER_COMPUTE_A, "4", LAUNCH_PCAS2, id="hopper"),
-        pytest.param(BLACKWELL_COMPUTE_A, "5", LAUNCH_PCAS2, id="blackwell"),
-        pytest.param(BLACKWELL_COMPUTE_B, "5", LAUNCH_PCAS2, id="gb20x"),
+        pytest.param(nv.VOLTA_COMPUTE_A, "2", LAUNCH_PCAS, id="volta"),
+        pytest.param(nv.TURING_COMPUTE_A, "2", LAUNCH_PCAS, id="turing"),
+        pytest.param(nv.AMPERE_COMPUTE_A, "3", LAUNCH_PCAS2, id="ga100"),
+        pytest.param(nv.AMPERE_COMPUTE_B, "2", LAUNCH_PCAS, id="ga102-as-turing"),
+        pytest.param(nv.AMPERE_COMPUTE_B, "3", LAUNCH_PCAS2, id="ga102"),
+        pytest.param(nv.ADA_COMPUTE_A, "3", LAUNCH_PCAS2, id="ada"),
+        pytest.param(nv.HOPPER_COMPUTE_A, "3", LAUNCH_PCAS2, id="hopper-as-ada"),
+        pytest.param(nv.HOPPER_COMPUTE_A, "4", LAUNCH_PCAS2, id="hopper"),
+        pytest.param(nv.BLACKWELL_COMPUTE_A, "5", LAUNCH_PCAS2, id="blackwell"),
+        pytest.param(nv.BLACKWELL_COMPUTE_B, "5", LAUNCH_PCAS2, id="gb20x"),
     ],
 )
 @pytest.mark.parametrize("inline", [False, True])
@@ -240,21 +230,21 @@ def test_launches_take_their_time_and_release(
 @pytest.mark.parametrize(
     ("compute", "qmd"),
     [
-        pytest.param(AMPERE_COMPUTE_B, bytes(256), id="no version"),
-        pytest.param(TURING_COMPUTE_A, release("3", DATA, 1, 0), id="a later version"),
-        pytest.param(BLACKWELL_COMPUTE_A, release("3", DATA, 1, 0), id="an earlier version"),
+        pytest.param(nv.AMPERE_COMPUTE_B, bytes(256), id="no version"),
+        pytest.param(nv.TURING_COMPUTE_A, release("3", DATA, 1, 0), id="a later version"),
+        pytest.param(nv.BLACKWELL_COMPUTE_A, release("3", DATA, 1, 0), id="an earlier version"),
         pytest.param(
-            AMPERE_COMPUTE_B,
+            nv.AMPERE_COMPUTE_B,
             (int.from_bytes(release("3", DATA, 1, 0), "little") | 1 << 826).to_bytes(256, "little"),
             id="a reduction",
         ),
         pytest.param(
-            AMPERE_COMPUTE_B,
+            nv.AMPERE_COMPUTE_B,
             (int.from_bytes(release("3", DATA, 1, 0), "little") | 1 << 512).to_bytes(256, "little"),
             id="a queue",
         ),
         pytest.param(
-            AMPERE_COMPUTE_B,
+            nv.AMPERE_COMPUTE_B,
             (int.from_bytes(release("3", DATA, 1, 0), "little") | 1 << 517).to_bytes(256, "little"),
             id="a second dependent",
         ),
@@ -431,7 +421,7 @@ def test_pages_of_a_process(client: Client, space: Space, channel: HardwareChann
         said, _ = client.connection.ioctl(node.id, rm_cmd(0x27, 56), ask, tgid=os.getpid())
         return int(struct.unpack_from("<I", said, 0x28)[0]), int(struct.unpack_from("<I", said, 8)[0])
 
-    assert described(0x1000, 4096)[0] == NV_ERR_INVALID_ADDRESS
+    assert described(0x1000, 4096)[0] == nv.NV_ERR_INVALID_ADDRESS
     status, handle = described(at, MIB)
     assert status == OK
     assert space.uvm.create(DATA, MIB) == OK

@@ -15,31 +15,24 @@ from sim.cards import CardProcess, running
 from tests.sim.card_channel import Channel, Group, S, copy, kernel, release
 from tests.sim.card_protocol import COPY_ENGINE, GRAPHICS_ENGINE, Client, Connection, Registers
 from tests.support import chips
+from tests.support import rm_numbers as nv
 from tests.support.places import REPOSITORY
-from tests.support.rm_numbers import (
-    AMPERE_CHANNEL_GPFIFO_A,
-    BLACKWELL_CHANNEL_GPFIFO_A,
-    BLACKWELL_CHANNEL_GPFIFO_B,
-    HOPPER_CHANNEL_GPFIFO_A,
-    TURING_CHANNEL_GPFIFO_A,
-    VOLTA_CHANNEL_GPFIFO_A,
-)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
 BUSY, VALID, IS_GROUP = 1 << 31, 1 << 13, 1 << 12
 INTR_RETRIGGER_1 = 0x200
 CLASSES = {
-    "v100-16": [VOLTA_CHANNEL_GPFIFO_A],
-    "titan-rtx": [TURING_CHANNEL_GPFIFO_A],
-    "t4": [TURING_CHANNEL_GPFIFO_A],
-    "a10": [AMPERE_CHANNEL_GPFIFO_A],
-    "a100-40": [AMPERE_CHANNEL_GPFIFO_A],
-    "l4": [AMPERE_CHANNEL_GPFIFO_A],
-    "rtx-4090": [AMPERE_CHANNEL_GPFIFO_A],
-    "h100": [HOPPER_CHANNEL_GPFIFO_A],
-    "b200": [BLACKWELL_CHANNEL_GPFIFO_A],
-    "rtx-5090": [BLACKWELL_CHANNEL_GPFIFO_B, AMPERE_CHANNEL_GPFIFO_A],
+    "v100-16": [nv.VOLTA_CHANNEL_GPFIFO_A],
+    "titan-rtx": [nv.TURING_CHANNEL_GPFIFO_A],
+    "t4": [nv.TURING_CHANNEL_GPFIFO_A],
+    "a10": [nv.AMPERE_CHANNEL_GPFIFO_A],
+    "a100-40": [nv.AMPERE_CHANNEL_GPFIFO_A],
+    "l4": [nv.AMPERE_CHANNEL_GPFIFO_A],
+    "rtx-4090": [nv.AMPERE_CHANNEL_GPFIFO_A],
+    "h100": [nv.HOPPER_CHANNEL_GPFIFO_A],
+    "b200": [nv.BLACKWELL_CHANNEL_GPFIFO_A],
+    "rtx-5090": [nv.BLACKWELL_CHANNEL_GPFIFO_B, nv.AMPERE_CHANNEL_GPFIFO_A],
 }
 
 

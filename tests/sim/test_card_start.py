@@ -26,29 +26,15 @@ from tests.sim.card_protocol import (
     memory_params,
     rm_cmd,
 )
-from tests.support.rm_numbers import (
-    FERMI_CONTEXT_SHARE_A,
-    FERMI_VASPACE_A,
-    GT200_DEBUGGER,
-    NV50_MEMORY_VIRTUAL,
-    NV2081_BINAPI,
-    NV_CONFIDENTIAL_COMPUTE,
-    VOLTA_COMPUTE_A,
-    VOLTA_DMA_COPY_A,
-)
+from tests.support import rm_numbers as nv
 
 MS = 1_000_000
 # Longer than a connection of these tests waits for an answer.
 NEVER_US = 60_000_000
 MIB, VIRTUAL_MEMORY = 1 << 20, 0x80000
-BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, VIRTUAL = (
-    NV2081_BINAPI,
-    NV_CONFIDENTIAL_COMPUTE,
-    FERMI_CONTEXT_SHARE_A,
-    GT200_DEBUGGER,
-    NV50_MEMORY_VIRTUAL,
-)
-COMPUTE, COPIES = VOLTA_COMPUTE_A, VOLTA_DMA_COPY_A
+BINARY, COMPUTING, SHARED_CONTEXT = nv.NV2081_BINAPI, nv.NV_CONFIDENTIAL_COMPUTE, nv.FERMI_CONTEXT_SHARE_A
+DEBUGGER, VIRTUAL = nv.GT200_DEBUGGER, nv.NV50_MEMORY_VIRTUAL
+COMPUTE, COPIES = nv.VOLTA_COMPUTE_A, nv.VOLTA_DMA_COPY_A
 
 
 def test_device_and_a_context_take_their_time(tmp_path: Path) -> None:
@@ -94,7 +80,7 @@ def test_context_objects_need_a_start(tmp_path: Path) -> None:
         client = Client(connection)
         group = client.group()
         channel = client.made(group, CHANNEL_VOLTA)
-        space = client.made(client.device, FERMI_VASPACE_A, bytes(48))
+        space = client.made(client.device, nv.FERMI_VASPACE_A, bytes(48))
         given = {
             VIRTUAL: memory_params(MIB, flags=VIRTUAL_MEMORY),
             SHARED_CONTEXT: struct.pack("<3I", space, 0, 0),

@@ -21,34 +21,16 @@ from tests.sim.card_protocol import (
 )
 from tests.sim.card_space import CONTEXT_SHARE, MIB, HardwareChannel, Space, Uvm, uuid_of
 from tests.sim.conftest import A10, NewClient
-from tests.support.rm_numbers import (
-    KEPLER_CHANNEL_GROUP_A,
-    NV_ERR_GPU_UUID_NOT_FOUND,
-    NV_ERR_ILLEGAL_ACTION,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_ADDRESS,
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_CHANNEL,
-    NV_ERR_INVALID_OBJECT,
-    NV_ERR_INVALID_OFFSET,
-    NV_ERR_INVALID_STATE,
-    NV_ERR_UVM_ADDRESS_IN_USE,
-    NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
-    UVM_PAGEABLE_MEM_ACCESS_ON_GPU,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
-ILLEGAL, INVALID_ADDRESS, INVALID_CHANNEL, DENIED, WRONG_FLAGS = (
-    NV_ERR_ILLEGAL_ACTION,
-    NV_ERR_INVALID_ADDRESS,
-    NV_ERR_INVALID_CHANNEL,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_ARGUMENT,
-)
+ILLEGAL, INVALID_ADDRESS = nv.NV_ERR_ILLEGAL_ACTION, nv.NV_ERR_INVALID_ADDRESS
+INVALID_CHANNEL, DENIED = nv.NV_ERR_INVALID_CHANNEL, nv.NV_ERR_INSUFFICIENT_PERMISSIONS
+WRONG_FLAGS = nv.NV_ERR_INVALID_ARGUMENT
 BASE = 0x10_0000_0000
-INVALID_STATE = NV_ERR_INVALID_STATE
-IS_EXTERNALLY_OWNED = NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED
+INVALID_STATE = nv.NV_ERR_INVALID_STATE
+IS_EXTERNALLY_OWNED = nv.NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED
 
 
 def used(card: CardProcess) -> int:
@@ -65,7 +47,7 @@ def test_file_is_initialised_first(client: Client) -> None:
     assert uvm.initialize(1) == OK
     assert uvm.initialize(0) == WRONG_FLAGS
     assert uvm.unmap(uuid, 0, 0) == INVALID_ADDRESS
-    assert uvm.register_gpu(bytes(16)) == NV_ERR_GPU_UUID_NOT_FOUND
+    assert uvm.register_gpu(bytes(16)) == nv.NV_ERR_GPU_UUID_NOT_FOUND
     assert uvm.register_gpu(uuid) == OK
     uvm.close()
 
@@ -74,9 +56,11 @@ def test_memory_of_the_host_is_not_the_cards(client: Client) -> None:
     uvm, uuid = Uvm(client), uuid_of(client)
     asked = uuid + b"\1" + bytes(3) + struct.pack("<I", 0xDEAD)
     assert uvm.initialize() == OK
-    assert uvm.call(UVM_PAGEABLE_MEM_ACCESS_ON_GPU, asked, 20) == INVALID_DEVICE
+    assert uvm.call(nv.UVM_PAGEABLE_MEM_ACCESS_ON_GPU, asked, 20) == INVALID_DEVICE
     assert uvm.register_gpu(uuid) == OK
-    said, _ = client.connection.ioctl(uvm.file.id, UVM_PAGEABLE_MEM_ACCESS_ON_GPU, asked, tgid=client.tgid)
+    said, _ = client.connection.ioctl(
+        uvm.file.id, nv.UVM_PAGEABLE_MEM_ACCESS_ON_GPU, asked, tgid=client.tgid
+    )
     assert said[16:] == bytes(8)
     uvm.close()
 
@@ -88,7 +72,7 @@ def test_address_space_is_on_one_file(client: Client, new_client: NewClient) -> 
         assert uvm.initialize() == OK
         assert uvm.register_space(uuid, space) == INVALID_DEVICE
         assert uvm.register_gpu(uuid) == OK
-    assert one.register_space(uuid, client.device) == NV_ERR_INVALID_OBJECT
+    assert one.register_space(uuid, client.device) == nv.NV_ERR_INVALID_OBJECT
     assert one.register_space(uuid, space) == OK
     assert one.register_space(uuid, space) == INVALID_DEVICE
     assert other.register_space(uuid, space) == INVALID_DEVICE
@@ -155,7 +139,9 @@ def test_channels_of_an_address_space_of_uvms_run_where_they_are_registered(
     vaspace = client.made(client.device, VASPACE, struct.pack("<II", 0, flags).ljust(56, b"\0"))
     assert (uvm.initialize(), uvm.register_gpu(uuid), uvm.register_space(uuid, vaspace)) == (OK, OK, OK)
     in_group = vaspace if by == "group" else 0
-    group = client.made(client.device, KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, in_group, engine, 0))
+    group = client.made(
+        client.device, nv.KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, in_group, engine, 0)
+    )
     params = bytearray(channel_params(0, userd=0, ring=0, entries=0))
     if by == "context-share":
         share = client.made(group, CONTEXT_SHARE, struct.pack("<3I", vaspace, 0, 0))
@@ -180,12 +166,12 @@ def test_bad_mappings_are_refused(client: Client, space: Space, new_client: NewC
     uvm, uuid = space.uvm, space.uuid
     assert uvm.map(uuid, BASE, MIB, memory) == INVALID_ADDRESS
     assert uvm.create(BASE, MIB) == OK
-    assert uvm.create(BASE + 4096, 4096) == NV_ERR_UVM_ADDRESS_IN_USE
+    assert uvm.create(BASE + 4096, 4096) == nv.NV_ERR_UVM_ADDRESS_IN_USE
     assert uvm.create(BASE + 2 * MIB, 0) == INVALID_ADDRESS
     assert uvm.map(bytes(16), BASE, MIB, memory) == INVALID_DEVICE
     assert uvm.map(uuid, BASE, 2 * MIB, memory) == INVALID_ADDRESS
     assert uvm.map(uuid, BASE, MIB, client.device) == INVALID_HANDLE
-    assert uvm.map(uuid, BASE, MIB, memory, offset=4096) == NV_ERR_INVALID_OFFSET
+    assert uvm.map(uuid, BASE, MIB, memory, offset=4096) == nv.NV_ERR_INVALID_OFFSET
     elsewhere = new_client(0)
     client.root, mine = elsewhere.root, client.root
     assert uvm.map(uuid, BASE, MIB, elsewhere.memory(MIB)[1]) == INVALID_DEVICE

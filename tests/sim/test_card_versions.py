@@ -25,19 +25,13 @@ from tests.sim.card_protocol import (
     memory_params,
 )
 from tests.support import rm_interface
-from tests.support.rm_numbers import (
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2,
-    VOLTA_CHANNEL_GPFIFO_A,
-)
+from tests.support import rm_numbers as nv
 
 pytestmark = pytest.mark.sim
 INTERFACE = rm_interface.read()
-FB_GET_INFO_V2, PERFMON_UTIL = (
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2,
-)
-CHANNEL_VOLTA = VOLTA_CHANNEL_GPFIFO_A
+FB_GET_INFO_V2 = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2
+PERFMON_UTIL = nv.NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2
+CHANNEL_VOLTA = nv.VOLTA_CHANNEL_GPFIFO_A
 MIB = 1 << 20
 
 

@@ -32,28 +32,10 @@ from tests.native.fake_rm import (
     poke,
 )
 from tests.native.nvidia_parts import CARD, CTL, UVM, Driver, Process, driver, library, processes
-from tests.support.rm_numbers import (
-    AMPERE_SMC_EXEC_PARTITION_REF,
-    AMPERE_SMC_PARTITION_REF,
-    HOPPER_CHANNEL_GPFIFO_A,
-    HOPPER_USERMODE_A,
-    NV00E0_CTRL_CMD_EXPORT_MEM,
-    NV00FD_CTRL_CMD_GET_INFO,
-    NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD,
-    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD,
-    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
-    NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO,
-    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
-    NV50_P2P,
-    NV50_THIRD_PARTY_P2P,
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NVA06C_CTRL_CMD_GET_INFO,
-    RM_USER_SHARED_DATA,
-    RS_SHARE_ACTION_FLAG_COMPOSE,
-)
+from tests.support import rm_numbers as nv
 
 POISON = 0xDEAD_0000_BEEF_0000
-COMPOSE = RS_SHARE_ACTION_FLAG_COMPOSE
+COMPOSE = nv.RS_SHARE_ACTION_FLAG_COMPOSE
 # Statuses of RM lie below every errno (driver/rm_control.h).
 RM_REFUSAL = 0x10000
 
@@ -119,7 +101,7 @@ def control(command: int, size: int) -> bytes:
         (ALLOC, alloc64(0x40, 128), 0x20),
         (ALLOC, alloc64(0x40, 0), 0x20),
         (ALLOC, alloc32(0x40, 128), 0x18),
-        (CONTROL, control(NV2080_CTRL_CMD_FB_GET_INFO_V2, 128), 0x18),
+        (CONTROL, control(nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, 128), 0x18),
     ],
 )
 def test_pointers_are_ours_for_the_driver_and_theirs_for_the_caller(
@@ -146,13 +128,14 @@ def test_pointers_are_ours_for_the_driver_and_theirs_for_the_caller(
 
 
 def test_pointer_without_parameters_is_never_followed(tenant: Tenant) -> None:
-    assert tenant.execute(ALLOC, alloc64(HOPPER_USERMODE_A, 64))[0] == 0
+    assert tenant.execute(ALLOC, alloc64(nv.HOPPER_USERMODE_A, 64))[0] == 0
     assert struct.unpack_from("QQI", tenant.rm.calls[0].outer, 0x10) == (0, 0, 0)
 
 
 def test_sizes_that_would_reach_beyond_our_copy(tenant: Tenant) -> None:
     assert (
-        tenant.execute(CONTROL, control(NV2080_CTRL_CMD_FB_GET_INFO_V2, 129), b"x" * 128)[0] == -errno.EINVAL
+        tenant.execute(CONTROL, control(nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, 129), b"x" * 128)[0]
+        == -errno.EINVAL
     )
     assert tenant.execute(FREE, bytes(16), b"x")[0] == -errno.EINVAL
     assert tenant.execute(FREE, bytes(12))[0] == -errno.ENOTTY
@@ -179,7 +162,7 @@ def test_descriptor_in_the_struct_becomes_the_file_behind_it(tenant: Tenant) -> 
 
 
 def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
-    outer = control(NVA06C_CTRL_CMD_GET_INFO, 4)
+    outer = control(nv.NVA06C_CTRL_CMD_GET_INFO, 4)
     child = tenant.process.tell("fork")
     tenant.process.kill()
     assert tenant.execute(CONTROL, outer, bytes(4))[0] == -errno.EAGAIN
@@ -199,21 +182,21 @@ def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
         (CTL, ALLOC, alloc32(0x5), False),
         (CTL, ALLOC, alloc64(0x79), False),
         (CTL, ALLOC, alloc64(0x71), True),
-        (CTL, ALLOC, alloc64(NV50_THIRD_PARTY_P2P), True),
-        (CTL, ALLOC, alloc64(NV50_P2P), False),
-        (CTL, ALLOC, alloc64(RM_USER_SHARED_DATA), False),
-        (CTL, ALLOC, alloc64(AMPERE_SMC_PARTITION_REF), True),
-        (CTL, ALLOC, alloc64(AMPERE_SMC_EXEC_PARTITION_REF), True),
+        (CTL, ALLOC, alloc64(nv.NV50_THIRD_PARTY_P2P), True),
+        (CTL, ALLOC, alloc64(nv.NV50_P2P), False),
+        (CTL, ALLOC, alloc64(nv.RM_USER_SHARED_DATA), False),
+        (CTL, ALLOC, alloc64(nv.AMPERE_SMC_PARTITION_REF), True),
+        (CTL, ALLOC, alloc64(nv.AMPERE_SMC_EXEC_PARTITION_REF), True),
         (CTL, ALLOC, alloc64(0x40), False),
-        (CTL, ALLOC, alloc64(HOPPER_CHANNEL_GPFIFO_A), False),
-        (CTL, CONTROL, control(NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, 8), True),
-        (CTL, CONTROL, control(NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD, 8), True),
-        (CTL, CONTROL, control(NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, 8), False),
-        (CTL, CONTROL, control(NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, 8), False),
-        (CTL, CONTROL, control(NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, 8), False),
-        (CTL, CONTROL, control(NV00FD_CTRL_CMD_GET_INFO, 8), True),
-        (CTL, CONTROL, control(NV00E0_CTRL_CMD_EXPORT_MEM, 8), True),
-        (CTL, CONTROL, control(NV2080_CTRL_CMD_FB_GET_INFO_V2, 8), False),
+        (CTL, ALLOC, alloc64(nv.HOPPER_CHANNEL_GPFIFO_A), False),
+        (CTL, CONTROL, control(nv.NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, 8), True),
+        (CTL, CONTROL, control(nv.NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD, 8), True),
+        (CTL, CONTROL, control(nv.NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, 8), False),
+        (CTL, CONTROL, control(nv.NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, 8), False),
+        (CTL, CONTROL, control(nv.NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, 8), False),
+        (CTL, CONTROL, control(nv.NV00FD_CTRL_CMD_GET_INFO, 8), True),
+        (CTL, CONTROL, control(nv.NV00E0_CTRL_CMD_EXPORT_MEM, 8), True),
+        (CTL, CONTROL, control(nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, 8), False),
         (CTL, MAP, bytes(56), True),
         (CARD, OS_EVENT, bytes(16), False),
         (CTL, FREE, bytes(16), False),

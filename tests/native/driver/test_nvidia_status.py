@@ -26,10 +26,7 @@ from tests.native.status_registers import (
     write_word,
 )
 from tests.support import chips, rm_interface
-from tests.support.rm_numbers import (
-    NV01_MEMORY_LOCAL_PRIVILEGED,
-    NV_ERR_PROTECTION_FAULT,
-)
+from tests.support import rm_numbers as nv
 
 
 @pytest.fixture
@@ -239,7 +236,7 @@ def test_registers_that_the_kernel_lets_nobody_map_are_mapped_by_rm(
         node.write_bytes(bytes(UNMAPPABLE.stat().st_size))
         nvidia.add_card(0)
         [made] = [
-            one for one in rm.calls if one.nr == ALLOC and rm_class(one) == NV01_MEMORY_LOCAL_PRIVILEGED
+            one for one in rm.calls if one.nr == ALLOC and rm_class(one) == nv.NV01_MEMORY_LOCAL_PRIVILEGED
         ]
         [mapped] = [one for one in rm.calls if one.nr == MAP]
         assert struct.unpack_from("<I", mapped.outer, 8) == struct.unpack_from("<I", made.outer, 8)
@@ -252,7 +249,7 @@ def test_registers_that_the_kernel_lets_nobody_map_are_mapped_by_rm(
 def test_card_whose_registers_rm_refuses_too_is_blind(rm: Rm, bar: Path, tmp_path: Path) -> None:
     def refuse(nr: int, arg: int) -> int:
         if nr == MAP:
-            ctypes.c_uint32.from_address(arg + 0x28).value = NV_ERR_PROTECTION_FAULT
+            ctypes.c_uint32.from_address(arg + 0x28).value = nv.NV_ERR_PROTECTION_FAULT
         return 0
 
     rm.cards, rm.bases, rm.answer = 1, {1: 0x800}, refuse

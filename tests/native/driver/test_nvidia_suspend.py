@@ -18,18 +18,12 @@ from tests.native.registered_steps import (
     working_group,
 )
 from tests.native.rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
-from tests.support.rm_numbers import (
-    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
-    NV_ERR_INVALID_STATE,
-    NV_ERR_NOT_SUPPORTED,
-    NVA06C_CTRL_CMD_GET_INFO,
-    NVA06C_CTRL_CMD_SET_TIMESLICE,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-DISABLE = NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
-TIMESLICE, GROUP_INFO = NVA06C_CTRL_CMD_SET_TIMESLICE, NVA06C_CTRL_CMD_GET_INFO
-NOT_SUPPORTED, INVALID_STATE = NV_ERR_NOT_SUPPORTED, NV_ERR_INVALID_STATE
+DISABLE = nv.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
+TIMESLICE, GROUP_INFO = nv.NVA06C_CTRL_CMD_SET_TIMESLICE, nv.NVA06C_CTRL_CMD_GET_INFO
+NOT_SUPPORTED, INVALID_STATE = nv.NV_ERR_NOT_SUPPORTED, nv.NV_ERR_INVALID_STATE
 # Of libcuda 555 on Turing (the recording): groups of one context, and the channels of each.
 GRAPHICS, COPIES = 1, (9, 10, 11)
 CHANNELS = (8, 4, 4, 4)

@@ -36,14 +36,8 @@ from tests.gpu.own_client import OwnClient
 from tests.gpu.results import Results
 from tests.gpu.stage import CannotSayError
 from tests.gpu.supervise import Census
+from tests.support import rm_numbers as nv
 from tests.support.container_stages import Product, verdict
-from tests.support.rm_numbers import (
-    KEPLER_CHANNEL_GROUP_A,
-    MPS_COMPUTE,
-    NV01_MEMORY_LOCAL_PRIVILEGED,
-    NV50_P2P,
-    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
-)
 
 
 @pytest.fixture
@@ -139,7 +133,7 @@ class Program:
     """A supervised program that uses a class of peers, unless that is refused."""
 
     def __init__(self, _: Any, argv: list[str], how: Any) -> None:
-        self._alone = how.refuse("class", NV50_P2P)
+        self._alone = how.refuse("class", nv.NV50_P2P)
         self.census = Census(seen=Counter({"class 0x503b": 4}))
 
     def __enter__(self) -> Program:
@@ -224,9 +218,9 @@ def test_refusal_that_stops_a_program_is_named() -> None:
 
 def test_served_calls_are_those_with_a_row() -> None:
     found = served.from_rows()
-    assert KEPLER_CHANNEL_GROUP_A in found["class"]
-    assert NVA06C_CTRL_CMD_GPFIFO_SCHEDULE in found["control"]
-    assert MPS_COMPUTE not in found["class"]
+    assert nv.KEPLER_CHANNEL_GROUP_A in found["class"]
+    assert nv.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE in found["control"]
+    assert nv.MPS_COMPUTE not in found["class"]
     assert 25 in found["uvm"]
     assert 71 not in found["uvm"]
 
@@ -323,7 +317,7 @@ def test_registers_are_read_by_rm_where_the_kernel_maps_them_for_nobody(tmp_path
         with OwnClient(driver) as own:  # type: ignore[arg-type]
             assert [own.register(at, tmp_path)() for at in (0x200, 0x204)] == [0x80000007, 0]
         assert driver.opened == ["nvidiactl", *asked]
-        assert (NV01_MEMORY_LOCAL_PRIVILEGED in driver.there.values()) == bool(asked)
+        assert (nv.NV01_MEMORY_LOCAL_PRIVILEGED in driver.there.values()) == bool(asked)
 
 
 def test_registers_that_are_hidden_cannot_be_mapped(tmp_path: Path) -> None:

@@ -12,13 +12,8 @@ import pytest
 
 from tests.gpu import calls, kit
 from tests.gpu.backend import simulated_nodes
+from tests.support import rm_numbers as nv
 from tests.support.commands import run
-from tests.support.rm_numbers import (
-    NV01_DEVICE_0,
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV_ERR_NOT_SUPPORTED,
-    UVM_CREATE_EXTERNAL_RANGE,
-)
 
 ENOTTY, ENODEV = 25, 19
 # RM_CONTROL 0x101 with parameters, a mapping, and the control's status.
@@ -72,11 +67,13 @@ def test_nodes_calls_are_recorded(recorder: Path, tmp_path: Path) -> None:
 
 
 def test_call_is_refused_in_the_drivers_place(recorder: Path, tmp_path: Path) -> None:
-    argv = asks(recorder, tmp_path, Path("/dev/nvidiactl"), REFUSE=f"c101:57,t101:{NV_ERR_NOT_SUPPORTED:x}")
-    assert run(*simulated_nodes(argv)) == f"0 {NV_ERR_NOT_SUPPORTED}\n"
+    argv = asks(
+        recorder, tmp_path, Path("/dev/nvidiactl"), REFUSE=f"c101:57,t101:{nv.NV_ERR_NOT_SUPPORTED:x}"
+    )
+    assert run(*simulated_nodes(argv)) == f"0 {nv.NV_ERR_NOT_SUPPORTED}\n"
     [asked] = [one for one in lines(tmp_path) if "c" in one]
     assert (asked["r"], asked["e"]) == (0, 0)
-    assert bytes.fromhex(asked["o"])[0x1C] == NV_ERR_NOT_SUPPORTED
+    assert bytes.fromhex(asked["o"])[0x1C] == nv.NV_ERR_NOT_SUPPORTED
 
 
 def test_file_is_made_before_its_program_may_make_none(recorder: Path, tmp_path: Path) -> None:
@@ -102,16 +99,16 @@ def test_failed_calls_are_told_by_name(tmp_path: Path) -> None:
         before = struct.pack("<I", number).rjust(number_at + 4, b"\0")
         return before, before.ljust(status_at, b"\0") + struct.pack("<I", status)
 
-    control = outer(NV2080_CTRL_CMD_FB_GET_INFO_V2, 8, NV_ERR_NOT_SUPPORTED, 0x1C)
+    control = outer(nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, 8, nv.NV_ERR_NOT_SUPPORTED, 0x1C)
     rows = [
         {"exe": "/bin/true", "ppid": 1},
         {"s": 0, "open": "/dev/nvidiactl", "fd": 3, "r": "-1", "e": ENODEV},
         asked(0xC020462A, *control),
         asked(0xC020462A, control[0], control[0]),
-        asked(0xC030462B, *outer(NV01_DEVICE_0, 12, NV_ERR_NOT_SUPPORTED, 0x28)),
-        asked(UVM_CREATE_EXTERNAL_RANGE, b"", bytes(16) + struct.pack("<I", NV_ERR_NOT_SUPPORTED)),
+        asked(0xC030462B, *outer(nv.NV01_DEVICE_0, 12, nv.NV_ERR_NOT_SUPPORTED, 0x28)),
+        asked(nv.UVM_CREATE_EXTERNAL_RANGE, b"", bytes(16) + struct.pack("<I", nv.NV_ERR_NOT_SUPPORTED)),
         asked(0xC020462A, *control),
-        asked(UVM_CREATE_EXTERNAL_RANGE, b"", b"", ENOTTY),
+        asked(nv.UVM_CREATE_EXTERNAL_RANGE, b"", b"", ENOTTY),
     ]
     file = tmp_path / "1.jsonl"
     text = "".join(json.dumps(row) + "\n" for row in rows)

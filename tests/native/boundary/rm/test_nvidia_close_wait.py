@@ -30,25 +30,17 @@ from tests.native.rm_params import (
 )
 from tests.native.uvm_params import GPU_ONE, GPU_TWO, free_range, map_external
 from tests.native.watching import waits, watched
-from tests.support.rm_numbers import (
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,
-    NV_ERR_NO_MEMORY,
-    UVM_REGISTER_GPU,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-OK, NO_MEMORY = 0, NV_ERR_NO_MEMORY
+OK, NO_MEMORY = 0, nv.NV_ERR_NO_MEMORY
 MAP_STATUS = 9260
 PAGE, SMALL_PAGE = 64 << 10, 4 << 10  # RM's
 MOST = 128  # of nvidia-uvm, by nvidia/files/files.h
 BASE, SIZE = 0x7F0000000000, 48 * MIB
 CAP_MIB = 64
-FB_GET_INFO_V2, FB_INFO_BYTES, HEAP_FREE = (
-    NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    1028,
-    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,
-)
+FB_GET_INFO_V2, FB_INFO_BYTES = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, 1028
+HEAP_FREE = nv.NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE
 IOCTL = "16 "  # of x86-64, as /proc/PID/syscall begins
 # How long a call waits for what does not end.
 WAIT_S = 1.0
@@ -136,7 +128,7 @@ def test_exited_process_leaves_its_managed_memory_to_the_next(here: World) -> No
     first, second, _client = two(here)
     uvm = second.open_uvm()
     assert second.initialize(uvm).through
-    assert second.uvm_call(UVM_REGISTER_GPU, bytes(64), fd=uvm).through
+    assert second.uvm_call(nv.UVM_REGISTER_GPU, bytes(64), fd=uvm).through
     assert second.map(uvm, 1 << 40, SIZE) == -errno.ENOMEM
     first.kill()
     assert second.map(uvm, 1 << 40, SIZE) == 0

@@ -13,18 +13,12 @@ import pytest
 
 from tests.native.nvidia_mediated import Tenant, World, world
 from tests.native.rm_params import MEMORY, MEMORY_SYSTEM, MIB, memory
-from tests.support.rm_numbers import (
-    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
-    NV_ERR_NO_MEMORY,
-    NV_ESC_RM_ALLOC_MEMORY,
-    NV_ESC_RM_VID_HEAP_CONTROL,
-    NVOS32_FUNCTION_ALLOC_SIZE,
-)
+from tests.support import rm_numbers as nv
 
-OK, STATUS, NO_MEMORY = 0, 0x28, NV_ERR_NO_MEMORY
+OK, STATUS, NO_MEMORY = 0, 0x28, nv.NV_ERR_NO_MEMORY
 BY_SIZE, SMALL, BIG, HUGE = range(4)
 OF_2_MIB, OF_512_MIB, OF_256_GIB = 1, 2, 3
-ALLOC_SIZE, HOST, OS_DESCRIPTOR = NVOS32_FUNCTION_ALLOC_SIZE, 1, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR
+ALLOC_SIZE, HOST, OS_DESCRIPTOR = nv.NVOS32_FUNCTION_ALLOC_SIZE, 1, nv.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR
 TIB = 1 << 40
 
 
@@ -54,7 +48,7 @@ def by_heap(tenant: Tenant, client: int, size: int, attr: int, attr2: int) -> in
     struct.pack_into("I", outer, 0x38, attr)
     struct.pack_into("Q", outer, 0x58, size)
     struct.pack_into("I", outer, 0x90, attr2)
-    return tenant.ioctl(tenant.ctl, NV_ESC_RM_VID_HEAP_CONTROL, bytes(outer)).u32(0x14)
+    return tenant.ioctl(tenant.ctl, nv.NV_ESC_RM_VID_HEAP_CONTROL, bytes(outer)).u32(0x14)
 
 
 Asked = Callable[[Tenant, int, int, int, int], int]
@@ -110,7 +104,7 @@ def test_more_pages_of_the_callers_than_the_host_has_are_not_pinned(here: World)
         outer = struct.pack(
             "6I2QIIiI", client, 0xD0, 0x100, OS_DESCRIPTOR, 0x40001010, 0, 1 << 20, limit, 0, 0, -1, 0
         )
-        answer = tenant.ioctl(tenant.card, NV_ESC_RM_ALLOC_MEMORY, outer)
+        answer = tenant.ioctl(tenant.card, nv.NV_ESC_RM_ALLOC_MEMORY, outer)
         assert answer.through is through
         if not through:
             assert answer.u32(0x28) == NO_MEMORY

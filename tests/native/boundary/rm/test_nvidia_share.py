@@ -22,14 +22,11 @@ from tests.native.export_steps import (
     share,
 )
 from tests.native.nvidia_mediated import World, world
-from tests.support.rm_numbers import (
-    NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
-    RS_SHARE_ACTION_FLAG_COMPOSE,
-)
+from tests.support import rm_numbers as nv
 
-INHERITED = NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
+INHERITED = nv.NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
 FOR_USER, FOR_CLIENT, FOR_PROCESS = 2, 3, 4
-REVOKE, COMPOSE = 1, RS_SHARE_ACTION_FLAG_COMPOSE
+REVOKE, COMPOSE = 1, nv.RS_SHARE_ACTION_FLAG_COMPOSE
 
 
 @pytest.fixture

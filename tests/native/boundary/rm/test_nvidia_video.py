@@ -26,27 +26,8 @@ from tests.native.rm_params import (
     memory,
 )
 from tests.support import rm_numbers
+from tests.support import rm_numbers as nv
 from tests.support.rm_interface import Item
-from tests.support.rm_numbers import (
-    NV01_CONTEXT_DMA,
-    NV01_DEVICE_0,
-    NV20_SUBDEVICE_0,
-    NV50_MEMORY_VIRTUAL,
-    NV2080_CTRL_CMD_GPU_GET_ENCODER_CAPACITY,
-    NV_ERR_INSUFFICIENT_RESOURCES,
-    NV_ERR_INVALID_CLASS,
-    NV_ERR_INVALID_OBJECT_HANDLE,
-    NV_ERR_NOT_SUPPORTED,
-    NV_ERR_OBJECT_NOT_FOUND,
-    NV_ESC_RM_ALLOC_MEMORY,
-    NV_ESC_RM_MAP_MEMORY_DMA,
-    NV_ESC_RM_UNMAP_MEMORY_DMA,
-    NVA06F_CTRL_CMD_BIND,
-    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
-    NVB8B0_VIDEO_DECODER,
-    NVB8D1_VIDEO_NVJPG,
-    NVENC_SW_SESSION,
-)
 
 pytestmark = pytest.mark.native
 STATUS_AT, MADE_STATUS_AT, MADE_AT = 0x1C, 0x28, 8
@@ -58,7 +39,7 @@ NO_CHANNEL_OF_IT = rm_numbers.BLACKWELL_CHANNEL_GPFIFO_B
 # Of these no header says how large their parameters are.
 NO_SIZES = {0xD2B0, 0xD2D1, 0xD2FA}
 # What all containers of a card have left of its encoders.
-OF_WHOLE_CARDS = {NV2080_CTRL_CMD_GPU_GET_ENCODER_CAPACITY}
+OF_WHOLE_CARDS = {nv.NV2080_CTRL_CMD_GPU_GET_ENCODER_CAPACITY}
 
 
 def whole(here: World, tenant: Tenant) -> Tenant:
@@ -100,7 +81,7 @@ def tried(tenant: Tenant, client: int, item: Item, version: str) -> int:
     """RM's status for a call by that row: most classes are of another card or engine."""
     if item in INTERFACE.classes:
         size = INTERFACE.size_at(item.size, branch(version)) or 0
-        parent = {NV01_CONTEXT_DMA: DEVICE, NVENC_SW_SESSION: SUBDEVICE}.get(item.number, BARE)
+        parent = {nv.NV01_CONTEXT_DMA: DEVICE, nv.NVENC_SW_SESSION: SUBDEVICE}.get(item.number, BARE)
         return makes(
             tenant,
             client,
@@ -109,7 +90,7 @@ def tried(tenant: Tenant, client: int, item: Item, version: str) -> int:
             item.number,
             size.to_bytes(4, "little").ljust(size, b"\0")[:size],
         )
-    of = {NV01_DEVICE_0: DEVICE, NV20_SUBDEVICE_0: SUBDEVICE}.get(item.number >> 16, BARE)
+    of = {nv.NV01_DEVICE_0: DEVICE, nv.NV20_SUBDEVICE_0: SUBDEVICE}.get(item.number >> 16, BARE)
     return tenant.control(client, of, item.number, bytes(1024)).u32(STATUS_AT)
 
 
@@ -154,7 +135,7 @@ def test_channel_below_a_device_has_a_group_that_ends_with_it(here: World) -> No
     assert makes(tenant, client, DEVICE, 0x70, MEMORY_SYSTEM, host_memory(MIB)) == 0
     assert tenant.free(client, BARE).u32(0xC) == 0
     assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(userd=0x70)) == 0
-    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
+    assert tenant.control(client, BARE, nv.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
     [video] = [
         group
         for engine in cards.account(here.card.admin_socket).cards[0].engines
@@ -162,9 +143,13 @@ def test_channel_below_a_device_has_a_group_that_ends_with_it(here: World) -> No
         if engine.engine == "video"
     ]
     assert (video.enabled, video.open) == (True, True)
-    assert makes(tenant, client, BARE, 0x61, NVB8B0_VIDEO_DECODER, struct.pack("III", 12, 0, 0)) == 0
-    assert makes(tenant, client, BARE, 0x62, NVB8D1_VIDEO_NVJPG) == NV_ERR_INVALID_CLASS, "of another engine"
-    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_BIND, struct.pack("I", DECODER)).u32(STATUS_AT) == 0
+    assert makes(tenant, client, BARE, 0x61, nv.NVB8B0_VIDEO_DECODER, struct.pack("III", 12, 0, 0)) == 0
+    assert makes(tenant, client, BARE, 0x62, nv.NVB8D1_VIDEO_NVJPG) == nv.NV_ERR_INVALID_CLASS, (
+        "of another engine"
+    )
+    assert (
+        tenant.control(client, BARE, nv.NVA06F_CTRL_CMD_BIND, struct.pack("I", DECODER)).u32(STATUS_AT) == 0
+    )
     assert tenant.free(client, BARE).u32(0xC) == 0
     assert card_groups(here)["video"] == 0
     assert here.used_mib(tenant) == SPACE_MIB
@@ -189,7 +174,7 @@ def test_share_has_channels_below_a_device(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
     assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(1)) == 0
-    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
+    assert tenant.control(client, BARE, nv.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
     assert tenant.free(client, BARE).u32(0xC) == 0
 
 
@@ -200,7 +185,7 @@ def test_group_ends_with_its_channel_under_the_next_mgpud(here: World) -> None:
     here.restart()
     whole(here, tenant)
     assert here.used_mib(tenant) == used
-    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
+    assert tenant.control(client, BARE, nv.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
     assert tenant.free(client, BARE).u32(0xC) == 0
     assert (here.used_mib(tenant), card_groups(here)["video"]) == (0, 0)
 
@@ -211,11 +196,11 @@ def test_handles_of_another_container_are_nobody_elses(here: World) -> None:
     client = ready(here, tenant)
     assert makes(tenant, client, DEVICE, 0x70, MEMORY_SYSTEM, host_memory(MIB)) == 0
     own = struct.pack("IIIIQQ", SUBDEVICE, 0, 0x70, 0, 0, 4095)
-    assert makes(tenant, client, DEVICE, 0x71, NV01_CONTEXT_DMA, own) == 0
+    assert makes(tenant, client, DEVICE, 0x71, nv.NV01_CONTEXT_DMA, own) == 0
     foreign = struct.pack("IIIIQQ", SUBDEVICE, 0, 0x7777, 0, 0, 4095)
-    assert makes(tenant, client, DEVICE, 0x72, NV01_CONTEXT_DMA, foreign) == NV_ERR_OBJECT_NOT_FOUND
-    assert unmapped(tenant, client, 0x7777, 4 * GIB) == NV_ERR_INVALID_OBJECT_HANDLE
-    assert unmapped(tenant, client + 1, 0x70, 4 * GIB) == NV_ERR_INVALID_OBJECT_HANDLE
+    assert makes(tenant, client, DEVICE, 0x72, nv.NV01_CONTEXT_DMA, foreign) == nv.NV_ERR_OBJECT_NOT_FOUND
+    assert unmapped(tenant, client, 0x7777, 4 * GIB) == nv.NV_ERR_INVALID_OBJECT_HANDLE
+    assert unmapped(tenant, client + 1, 0x70, 4 * GIB) == nv.NV_ERR_INVALID_OBJECT_HANDLE
     # What it has made ends with its client.
     assert tenant.free(client, client).u32(0xC) == 0
     assert (here.used_mib(tenant), card_groups(here)["video"]) == (0, 0)
@@ -225,14 +210,14 @@ def mapped(tenant: Tenant, client: int) -> int:
     outer = struct.pack(
         "<4I2Q4IQII", client, DEVICE, 0x80, 0x81, 0, 2 * MIB, OFFSET_FIXED, 0, 0, 0, 4 * GIB, 0, 0
     )
-    return tenant.ioctl(tenant.ctl, NV_ESC_RM_MAP_MEMORY_DMA, outer).u32(0x38)
+    return tenant.ioctl(tenant.ctl, nv.NV_ESC_RM_MAP_MEMORY_DMA, outer).u32(0x38)
 
 
 def unmapped(
     tenant: Tenant, client: int, memory_handle: int, at: int, part: int = 0, *, by: int = DEVICE
 ) -> int:
     outer = struct.pack("<6I2QII", client, by, 0x80, memory_handle, 0, 0, at, part, 0, 0)
-    return tenant.ioctl(tenant.ctl, NV_ESC_RM_UNMAP_MEMORY_DMA, outer).u32(0x28)
+    return tenant.ioctl(tenant.ctl, nv.NV_ESC_RM_UNMAP_MEMORY_DMA, outer).u32(0x28)
 
 
 def into_caller(tenant: Tenant, client: int, handle: int) -> Answer:
@@ -240,14 +225,14 @@ def into_caller(tenant: Tenant, client: int, handle: int) -> Answer:
     outer = struct.pack(
         "<6IQQIIiI", client, DEVICE, handle, MEMORY_SYSTEM, 0x5010, 0, 0, 2 * MIB - 1, 0, 0, tenant.ctl, 0
     )
-    return tenant.ioctl(tenant.card, NV_ESC_RM_ALLOC_MEMORY, outer)
+    return tenant.ioctl(tenant.card, nv.NV_ESC_RM_ALLOC_MEMORY, outer)
 
 
 def with_addresses(tenant: Tenant) -> int:
     client = tenant.client()
     virtual = bytearray(memory(GIB))
     struct.pack_into("I", virtual, 8, 1 << 19)
-    assert makes(tenant, client, DEVICE, 0x80, NV50_MEMORY_VIRTUAL, bytes(virtual)) == 0
+    assert makes(tenant, client, DEVICE, 0x80, nv.NV50_MEMORY_VIRTUAL, bytes(virtual)) == 0
     return client
 
 
@@ -269,7 +254,7 @@ def test_host_memory_that_rm_maps_into_its_caller(here: World) -> None:
 def test_without_video_no_host_memory_is_mapped_into_its_caller(here: World) -> None:
     tenant = here.tenant()
     made = into_caller(tenant, with_addresses(tenant), 0x81)
-    assert (made.through, made.u32(0x28)) == (False, NV_ERR_NOT_SUPPORTED)
+    assert (made.through, made.u32(0x28)) == (False, nv.NV_ERR_NOT_SUPPORTED)
 
 
 def test_unmapping_gives_back_what_its_tables_take(here: World) -> None:
@@ -326,7 +311,9 @@ def test_encoders_session_names_no_memory_to_the_driver(here: World) -> None:
     tenant = with_video(here, here.tenant())
     client = tenant.client()
     assert makes(tenant, client, DEVICE, 0x81, MEMORY, memory(2 * MIB)) == 0
-    made = tenant.alloc(client, SUBDEVICE, 0x82, NVENC_SW_SESSION, struct.pack("<5I", 0, 640, 480, 1, 0x81))
+    made = tenant.alloc(
+        client, SUBDEVICE, 0x82, nv.NVENC_SW_SESSION, struct.pack("<5I", 0, 640, 480, 1, 0x81)
+    )
     assert made.u32(MADE_STATUS_AT) == 0
     assert made.params == struct.pack("<5I", 0, 640, 480, 0, 0)
 
@@ -335,11 +322,11 @@ def test_share_has_so_many_sessions(here: World) -> None:
     """Of all its clients together; whole cards have no such bound, and what is freed counts no more."""
     tenant = with_video(here, here.tenant())
     client = tenant.client()
-    made = [makes(tenant, client, SUBDEVICE, 0x1000 + i, NVENC_SW_SESSION, bytes(20)) for i in range(65)]
-    assert made == [0] * 64 + [NV_ERR_INSUFFICIENT_RESOURCES]
+    made = [makes(tenant, client, SUBDEVICE, 0x1000 + i, nv.NVENC_SW_SESSION, bytes(20)) for i in range(65)]
+    assert made == [0] * 64 + [nv.NV_ERR_INSUFFICIENT_RESOURCES]
     other = ready(here, tenant)
-    assert makes(tenant, other, BARE, 0x61, NVB8B0_VIDEO_DECODER) == NV_ERR_INSUFFICIENT_RESOURCES
+    assert makes(tenant, other, BARE, 0x61, nv.NVB8B0_VIDEO_DECODER) == nv.NV_ERR_INSUFFICIENT_RESOURCES
     assert tenant.free(client, 0x1000).u32(0xC) == 0
-    assert makes(tenant, other, BARE, 0x61, NVB8B0_VIDEO_DECODER) == 0
+    assert makes(tenant, other, BARE, 0x61, nv.NVB8B0_VIDEO_DECODER) == 0
     whole(here, tenant)
-    assert makes(tenant, other, SUBDEVICE, 0x62, NVENC_SW_SESSION, bytes(20)) == 0
+    assert makes(tenant, other, SUBDEVICE, 0x62, nv.NVENC_SW_SESSION, bytes(20)) == 0

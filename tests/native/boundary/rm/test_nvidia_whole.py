@@ -19,21 +19,8 @@ from tests.native.registered_steps import SPACE, make_space, of_one_group, regis
 from tests.native.rm_params import MIB, ROOT, UVM_REGISTER_GPU_VASPACE
 from tests.native.uvm_params import register_space
 from tests.support import rm_interface, rm_numbers
+from tests.support import rm_numbers as nv
 from tests.support.rm_interface import Item
-from tests.support.rm_numbers import (
-    GF100_PROFILER,
-    GF100_ZBC_CLEAR,
-    MAXWELL_PROFILER,
-    MAXWELL_PROFILER_DEVICE,
-    NV20_SUBDEVICE_0,
-    NV90CC_CTRL_CMD_HWPM_RESERVE,
-    NV_ERR_INVALID_CLASS,
-    NV_ERR_INVALID_CLIENT,
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_NOT_SUPPORTED,
-    NVB0CC_CTRL_CMD_EXEC_REG_OPS,
-    UVM_POPULATE_PAGEABLE,
-)
 
 pytestmark = pytest.mark.native
 INTERFACE = rm_interface.read()
@@ -44,7 +31,7 @@ DISABLE_HMM, MULTI_PROCESS = 1, 2
 WHOLE = [
     item
     for item in (*INTERFACE.classes, *INTERFACE.controls)
-    if item.whole and item.number >> 16 != GF100_ZBC_CLEAR and INTERFACE.lives_at(item.name, BRANCH)
+    if item.whole and item.number >> 16 != nv.GF100_ZBC_CLEAR and INTERFACE.lives_at(item.name, BRANCH)
 ]
 
 
@@ -70,22 +57,24 @@ def tried(tenant: Tenant, client: int, item: Item) -> int:
     """RM's status for a call by that row."""
     if item in INTERFACE.classes:
         return tenant.alloc(client, SUBDEVICE, 0x900, item.number, bytes(8)).u32(MADE_STATUS_AT)
-    of = {NV20_SUBDEVICE_0: SUBDEVICE, GF100_PROFILER: TRACED, MAXWELL_PROFILER: PROFILED}[item.number >> 16]
+    of = {nv.NV20_SUBDEVICE_0: SUBDEVICE, nv.GF100_PROFILER: TRACED, nv.MAXWELL_PROFILER: PROFILED}[
+        item.number >> 16
+    ]
     return tenant.control(client, of, item.number, bytes(4)).u32(STATUS_AT)
 
 
 def objects(tenant: Tenant) -> tuple[int, int]:
     """A client with a profiler of each kind, as far as it gets them; what the second was answered."""
     client = tenant.client()
-    assert tenant.alloc(client, SUBDEVICE, TRACED, GF100_PROFILER).u32(MADE_STATUS_AT) == 0
-    made = tenant.alloc(client, SUBDEVICE, PROFILED, MAXWELL_PROFILER_DEVICE, bytes(8))
+    assert tenant.alloc(client, SUBDEVICE, TRACED, nv.GF100_PROFILER).u32(MADE_STATUS_AT) == 0
+    made = tenant.alloc(client, SUBDEVICE, PROFILED, nv.MAXWELL_PROFILER_DEVICE, bytes(8))
     return client, made.u32(MADE_STATUS_AT)
 
 
 def test_share_gets_the_status_of_the_row_and_it_is_counted(here: World) -> None:
     tenant = here.tenant()
     client, made = objects(tenant)
-    assert made == NV_ERR_INVALID_CLASS
+    assert made == nv.NV_ERR_INVALID_CLASS
     before = here.engine.refused(tenant.id)[Refused.SHARE]
     found = {item.name: tried(tenant, client, item) for item in WHOLE}
     assert found == {item.name: rm_numbers.by_symbol()[item.status] for item in WHOLE}
@@ -108,8 +97,8 @@ def test_whole_cards_get_what_the_driver_answers(here: World) -> None:
 def test_activity_is_traced_by_anybody_and_counters_are_reserved_by_none_who_shares(here: World) -> None:
     tenant = here.tenant()
     client, _ = objects(tenant)
-    answer = tenant.control(client, TRACED, NV90CC_CTRL_CMD_HWPM_RESERVE, b"")
-    assert answer.u32(STATUS_AT) == NV_ERR_NOT_SUPPORTED
+    answer = tenant.control(client, TRACED, nv.NV90CC_CTRL_CMD_HWPM_RESERVE, b"")
+    assert answer.u32(STATUS_AT) == nv.NV_ERR_NOT_SUPPORTED
 
 
 @pytest.mark.parametrize("named", ["other", "none"])
@@ -121,17 +110,21 @@ def test_profiler_of_another_containers_client_is_not_made(here: World, named: s
         theirs = other.alloc(0, 0, 0, ROOT).u32(8)
         target = theirs if named == "other" else client + 77
         params = struct.pack("II", target, target)
-        made = tenant.alloc(client, SUBDEVICE, PROFILED, MAXWELL_PROFILER_DEVICE, params)
-        assert made.u32(MADE_STATUS_AT) == NV_ERR_INVALID_CLIENT
+        made = tenant.alloc(client, SUBDEVICE, PROFILED, nv.MAXWELL_PROFILER_DEVICE, params)
+        assert made.u32(MADE_STATUS_AT) == nv.NV_ERR_INVALID_CLIENT
         # Nor by the other's client, from our file or from its own: it has no card.
-        assert tenant.control(theirs, theirs, NVB0CC_CTRL_CMD_EXEC_REG_OPS, bytes(3980)).u32(STATUS_AT) in (
-            NV_ERR_INVALID_CLIENT,
-            NV_ERR_NOT_SUPPORTED,
+        assert tenant.control(theirs, theirs, nv.NVB0CC_CTRL_CMD_EXEC_REG_OPS, bytes(3980)).u32(
+            STATUS_AT
+        ) in (
+            nv.NV_ERR_INVALID_CLIENT,
+            nv.NV_ERR_NOT_SUPPORTED,
         )
         device = other.alloc(theirs, theirs, 0xD0, 0x80, bytes(56))
-        assert device.u32(MADE_STATUS_AT) == NV_ERR_INVALID_DEVICE
+        assert device.u32(MADE_STATUS_AT) == nv.NV_ERR_INVALID_DEVICE
     own = struct.pack("II", client, SUBDEVICE)
-    assert tenant.alloc(client, SUBDEVICE, PROFILED, MAXWELL_PROFILER_DEVICE, own).u32(MADE_STATUS_AT) == 0
+    assert (
+        tenant.alloc(client, SUBDEVICE, PROFILED, nv.MAXWELL_PROFILER_DEVICE, own).u32(MADE_STATUS_AT) == 0
+    )
 
 
 def test_card_that_is_held_alone_is_given_to_nobody_else(here: World) -> None:
@@ -149,7 +142,7 @@ def test_card_with_others_is_held_alone_by_nobody(here: World) -> None:
     for one in (tenant, beside):
         with pytest.raises(OSError, match="busy"):
             here.engine.whole(one.id)
-        assert objects(one)[1] == NV_ERR_INVALID_CLASS
+        assert objects(one)[1] == nv.NV_ERR_INVALID_CLASS
 
 
 def test_memory_of_malloc_is_for_whole_cards(here: World) -> None:
@@ -158,7 +151,7 @@ def test_memory_of_malloc_is_for_whole_cards(here: World) -> None:
     make_space(share, client)
     made = share.initialize()
     assert (made.through, struct.unpack_from("Q", made.outer)) == (True, (DISABLE_HMM,))
-    assert share.uvm_call(UVM_POPULATE_PAGEABLE, bytes(24)).result == -errno.EPERM
+    assert share.uvm_call(nv.UVM_POPULATE_PAGEABLE, bytes(24)).result == -errno.EPERM
     assert here.engine.refused(share.id)[Refused.PERMISSION] == 1
 
 
@@ -170,7 +163,7 @@ def test_whole_cards_have_the_memory_of_malloc(here: World, flags: int) -> None:
     made = whole.initialize(flags=flags)
     assert (made.through, struct.unpack_from("Q", made.outer)) == (True, (flags,))
     assert registers_space(whole, client) == 0
-    assert whole.uvm_call(UVM_POPULATE_PAGEABLE, bytes(24)).through
+    assert whole.uvm_call(nv.UVM_POPULATE_PAGEABLE, bytes(24)).through
     assert here.engine.state(whole.id).unaccounted_bytes == 0
 
 

@@ -38,27 +38,14 @@ from tests.native.rm_params import (
 )
 from tests.native.uvm_asked import asked, beside, has_handled
 from tests.native.uvm_params import register_channel, register_space, unregister_channel
-from tests.support.rm_numbers import (
-    NV_ERR_ILLEGAL_ACTION,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_CLIENT,
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_INVALID_OBJECT_HANDLE,
-    NV_ERR_NOT_SUPPORTED,
-)
+from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-OK, ILLEGAL_ACTION, INSUFFICIENT_PERMISSIONS, INVALID_CLIENT = (
-    0,
-    NV_ERR_ILLEGAL_ACTION,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_CLIENT,
-)
-INVALID_DEVICE, INVALID_OBJECT_HANDLE, NOT_SUPPORTED = (
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_INVALID_OBJECT_HANDLE,
-    NV_ERR_NOT_SUPPORTED,
-)
+OK, ILLEGAL_ACTION = 0, nv.NV_ERR_ILLEGAL_ACTION
+INSUFFICIENT_PERMISSIONS = nv.NV_ERR_INSUFFICIENT_PERMISSIONS
+INVALID_CLIENT = nv.NV_ERR_INVALID_CLIENT
+INVALID_DEVICE, INVALID_OBJECT_HANDLE = nv.NV_ERR_INVALID_DEVICE, nv.NV_ERR_INVALID_OBJECT_HANDLE
+NOT_SUPPORTED = nv.NV_ERR_NOT_SUPPORTED
 NO_GPU = bytes(16)
 WAIT_S = 60
 
