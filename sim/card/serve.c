@@ -24,6 +24,7 @@ struct connection {
     struct rm *rm;
     serve_fn serve;
     int fd;
+    bool subscribes; /* and so is at no call */
     struct connection *next;
 };
 static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,16 +57,19 @@ static bool any_ended(void)
     for (const struct connection *c = connections; c; c = c->next) {
         struct pollfd p = {.fd = c->fd};
 
-        if (poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
+        if (!c->subscribes && poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
             return true;
     }
     return false;
 }
 
-/* An exited process may have calls in flight: in a driver it would not be gone before their end. */
-static void finish_ended(void)
+/* An exited process may have calls in flight: in a driver it would not be gone before their end. A subscriber
+ * that ends while it waits here is not waited for, not even by itself. */
+static void finish_ended(int subscriber)
 {
     pthread_mutex_lock(&connections_lock);
+    for (struct connection *c = connections; c; c = c->next)
+        c->subscribes |= c->fd == subscriber;
     while (any_ended())
         pthread_cond_wait(&connections_changed, &connections_lock);
     pthread_mutex_unlock(&connections_lock);
@@ -239,7 +243,7 @@ static bool serve_one(struct rm *rm, int connection, struct sim_request *request
             error = do_ended(rm, request);
             break;
         case SIM_SUBSCRIBE:
-            finish_ended();
+            finish_ended(connection);
             subscribers_stream(connection);
             return false;
         }

@@ -17,7 +17,22 @@ import pytest
 from oci_specs import paths
 from oci_specs.refusal import Refusal
 from sim.cards import CardProcess, ask, running
-from tests.sim.card_protocol import NO_MEMORY, OK, Client, Connection, heap_bytes
+from tests.sim.card_protocol import (
+    ALLOC,
+    ALLOC_STRUCT,
+    EVENT,
+    EVENT_SUBSCRIBED,
+    IOCTL,
+    NO_MEMORY,
+    OK,
+    REQUEST,
+    ROOT_CLIENT,
+    SUBSCRIBE,
+    Client,
+    Connection,
+    heap_bytes,
+    rm_cmd,
+)
 from tests.support.rm_numbers import FERMI_VASPACE_A
 from tests.support.waiting import until
 
@@ -218,3 +233,19 @@ def test_100_000_operations_from_64_processes_are_counted_exactly(card: CardProc
 def _wait_empty(card: CardProcess) -> None:
     until(lambda: not ask(card.admin_socket, "files"), "no file is open")
     assert all(one.used_bytes == 0 for one in card.account().cards)
+
+
+def test_subscriber_killed_while_it_waits_holds_nobody_up(tmp_path: Path) -> None:
+    """As an mgpud that is killed while the calls of the one before, killed too, are still under way."""
+    outer = ALLOC_STRUCT.pack(0, 0, 0, ROOT_CLIENT, 0, 0, 0, 0, 0, 0)
+    subscription = REQUEST.pack(SUBSCRIBE, *[0] * 9)
+    with running(tmp_path, "a10", rm_call_us=300_000) as card:
+        with Connection(card.card_socket) as calls:
+            file, cmd = calls.open().id, rm_cmd(ALLOC, len(outer))
+            calls.socket.send(REQUEST.pack(IOCTL, 0, 0, cmd, file, 0, 1, len(outer), 0, 0) + outer)
+        for _ in range(2):
+            with Connection(card.card_socket) as killed:
+                killed.socket.send(subscription)
+        with Connection(card.card_socket) as events:
+            events.socket.send(subscription)
+            assert EVENT.unpack(events.socket.recv(64)) == (EVENT_SUBSCRIBED, 0, 0)
