@@ -58,7 +58,9 @@ class _Spec:
 
 @dataclass
 class _Program:
-    """A running child. Its stdout is read for the line "ready" and copied into the log, beside stderr."""
+    """A running child. Its stdout is read for the line "ready" and copied into the log, beside stderr.
+    before: it was ready in an earlier life.
+    """
 
     spec: _Spec
     process: subprocess.Popen[bytes]
@@ -67,6 +69,7 @@ class _Program:
     log: Path
     printed: bytes = b""
     ready: bool = False
+    before: bool = False
 
 
 class Supervisor:
@@ -114,9 +117,9 @@ class Supervisor:
     ) -> None:
         """Start a program and wait for its line "ready"; Ended if it does not come, Stopped if told to.
 
-        again: start it again when it ends, but for when it ends by itself before it is ready. speaker: the
-        program that it runs in its turn, with a log of its own, which tells why it does not get ready. store:
-        what it may keep descriptors in.
+        again: start it again when it ends, but for when it ends by itself before it has ever been ready.
+        speaker: the program that it runs in its turn, with a log of its own, which tells why it does not get
+        ready. store: what it may keep descriptors in.
         """
         program = self._spawn(_Spec(name, argv, again, speaker, store), "wb")
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -177,7 +180,9 @@ class Supervisor:
 
     def _end(self, program: _Program) -> None:
         status = program.process.wait()
-        if not program.spec.again or (not program.ready and status >= 0):
+        before = program.ready or program.before
+        # What refuses to start now may start later, and what it has in its store would be lost.
+        if not program.spec.again or (not before and status >= 0):
             raise self._ended(program, _how(status))
         self._young_ends = 0 if program.ready else self._young_ends + 1
         self.told(f"{program.spec.name} {_how(status)}, and is started again")
@@ -193,7 +198,7 @@ class Supervisor:
                 self._selector.unregister(fd)
         self._stop(program)
         del self._programs[at]
-        self._spawn(program.spec, "ab")
+        self._spawn(program.spec, "ab").before = before
         # It is stopped when it was before.
         self._programs.insert(at, self._programs.pop())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ import pytest
 
 from tests.support import arbiter
 from tests.support.programs import Programs
-from tests.support.steady import LONGEST_S, holder_killed, mgpud_killed, steady, upgraded
+from tests.support.steady import LONGEST_S, answers, holder_killed, mgpud_killed, steady, upgraded
 from tests.support.waiting import until
 
 CONTAINERS = 3
@@ -39,6 +40,24 @@ def test_containers_survive_upgrades_and_kills(private_host: None, built: Progra
             lambda: [card.used_bytes for card in up.account().cards] == up.used_bytes() == [0],
             "so is memory",
         )
+
+
+@pytest.mark.timeout(180)
+def test_next_holder_that_finds_the_lock_taken_costs_no_container(
+    private_host: None, built: Programs
+) -> None:
+    """What a holder was about to execute as it was killed has its lock for some instants more."""
+    with arbiter.running("v100-16:1") as up, steady(up, built) as one:
+        log = up.root.parent / "up.log"
+        os.kill(up.pid, signal.SIGSTOP)
+        for program in ("holder", "mgpud"):
+            os.kill(up.pid_of(program), signal.SIGKILL)
+        with (up.root / "seccomp.sock.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.kill(up.pid, signal.SIGCONT)
+            until(lambda: "mgpu-holder ended with status 1" in log.read_text(), "one is refused")
+        until(lambda: answers(up), "the next mgpud serves")
+        one.goes_on()
 
 
 @pytest.mark.timeout(180)
