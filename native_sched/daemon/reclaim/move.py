@@ -46,6 +46,10 @@ class NotMoved(Exception):
     """The container is as it was, and why."""
 
 
+class NotWritten(NotMoved):
+    """The move could not be written down, such as on a full disk, and so was not begun."""
+
+
 class Lost(Exception):
     """A process of it can go on in neither place."""
 
@@ -219,7 +223,7 @@ class Mover:
             self._save(grant, then)
         except Refusal as refusal:
             if way.written_first:
-                raise NotMoved(refusal.message) from refusal
+                raise NotWritten(refusal.message) from refusal
             # The states of its processes say it to the next mgpud.
             LOG.warning("grant-not-recorded", container=grant.container_id, why=refusal.message)
         grant.reclaim = then

@@ -21,12 +21,13 @@ from native_sched.daemon.reclaim import relocate
 from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone
 from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, returning, victim
 from native_sched.daemon.reclaim.counts import Counts
-from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved, is_alive
+from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved, NotWritten, is_alive
 from oci_specs.refusal import Refusal, quoted
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
-# A container that could not be moved is left alone for so long, or for a moment where mgpu-checkpoint ended.
-_RETRY_S, _GONE_RETRY_S = 10, 0.5
+# A container that could not be moved is left alone for so long, or for a moment where that was not by itself:
+# mgpu-checkpoint ended, or the move could not be written down.
+_RETRY_S, _MOMENT_S = 10, 0.5
 # Or for a quarter of a second, if an online call waits for it.
 _SOON_NS = _RETRY_S * _NS_PER_S - 250 * _NS_PER_MS
 # Room comes about without an event, as when an online container ends.
@@ -395,12 +396,12 @@ class Reclaimer:
                 self._lose(grant, error)
                 return str(error), _RETRY_S
             except NotMoved as error:
-                return str(error), _RETRY_S
+                return str(error), _MOMENT_S if isinstance(error, NotWritten) else _RETRY_S
             except OSError as error:
                 return error.strerror or str(error), _RETRY_S
             if grant.reclaim.state != before:
                 break
-        return why, _GONE_RETRY_S
+        return why, _MOMENT_S
 
     def _holds(self, grant: Grant) -> bool:
         with suppress(OSError):  # it has ended meanwhile

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim import move
 from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone, Patience
+from oci_specs.refusal import Refusal
 from tests.unit.reclaimer_support import FIRST_PID, HELD, WITHIN_S, Node, made
 
 
@@ -59,6 +62,27 @@ def test_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(node: No
     assert one.reclaim.state == "running"
     node.runs(lambda: one.reclaim.state == "evicted")
     assert [verb for verb, _ in node.driver.steps[2:]] == ["lock", "checkpoint"]
+
+
+def test_move_that_cannot_be_written_down_is_tried_again_in_a_moment(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that was full for an instant held online up for ten seconds."""
+    one = node.container()
+    save, full = node.world.store.save, [True]
+
+    def saved(grant: Grant, **changed: Any) -> None:
+        if full:
+            raise Refusal("grant-not-recorded", "No space left on device", "make room")
+        save(grant, **changed)
+
+    monkeypatch.setattr(node.world.store, "save", saved)
+    node.engine.demands = {0}
+    node.runs(lambda: bool(one.not_moved))
+    full.clear()
+    left_ns = node.reclaimer._retry_ns[one.tenant] - time.monotonic_ns()
+    assert left_ns < 10**9
+    node.runs(lambda: one.reclaim.state == "evicted")
 
 
 def test_online_does_not_wait_for_a_restoration_whose_helpers_died(node: Node) -> None:
