@@ -102,6 +102,8 @@ def test_kept_container_is_shown_and_its_probes_pass(private_host: None) -> None
         arbiter.running("v100-16:1", node_config='lost_listener = "keep"\n', stored=False) as up,
         asking(up.runtime) as (lost, running),
     ):
+        # What the holder has not taken yet waits for the next one, and is not lost.
+        assert is_served(running)
         both_killed(up)
         until(lambda: "lost-listener" in up.mgpu("ps"), "ps shows it", timeout_s=JUDGED_S)
         assert not is_served(running)
@@ -126,6 +128,7 @@ def test_frozen_container_is_judged_as_others(private_host: None) -> None:
         asking(up.runtime) as (lost, running),
         asking(up.runtime) as (well, other),
     ):
+        assert is_served(running)
         run(*lost.argv(up.runtime, "pause", lost.container))
         run(*well.argv(up.runtime, "pause", well.container))
         until(lambda: all(row["paused"] for row in up.containers()), "they are frozen")
