@@ -273,7 +273,7 @@ void external_recover(struct tenant *t)
 
         if (!m->check)
             continue;
-        tables_ledger(x, m)->used_bytes += tables_bytes(m);
+        ledger_charge(tables_ledger(x, m), tables_bytes(m));
         m->hold_bytes = m->bytes;
     }
     for (uint32_t i = objects_next(o, 0, 0); i; i = objects_next(o, 0, i))
@@ -290,7 +290,7 @@ void external_recover(struct tenant *t)
             if (k != i && x->map[k].memory == m->memory)
                 x->map[k].hold_bytes = 0;
         hold(x, i, m->bytes);
-        x->ledger[m->card].used_bytes += m->bytes;
+        ledger_charge(&x->ledger[m->card], m->bytes);
     }
 }
 
@@ -317,7 +317,7 @@ static int64_t add(struct external *x, const struct external_map *what)
     if ((slot = slab_take(&x->slab)) < 0)
         return -ENOSPC;
     if (x->charges)
-        tables_ledger(x, what)->used_bytes += tables_bytes(what);
+        ledger_charge(tables_ledger(x, what), tables_bytes(what));
     x->map[slot] = *what;
     x->map[slot].check = 0;
     link_in(x, (uint32_t)slot);

@@ -190,7 +190,7 @@ static int take_on(const struct mediator *m, struct tenant *t)
 
         if (obj->card >= MAX_CARDS)
             continue;
-        t->ledger[obj->card].used_bytes += obj->bytes;
+        ledger_charge(&t->ledger[obj->card], obj->bytes);
         if (!files_by_id(m->files, o->slot[objects_root(o, i)].file, &file) ||
             !object_target(m, obj, &file, &name))
             continue;

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from native_sched.daemon.engine_memory import MemoryKind
 from tests.native.external_steps import (
     HANDLE,
     MAP_STATUS,
@@ -64,6 +65,18 @@ def test_tables_follow_the_page_size_of_the_mapping(here: World, page: int) -> N
     assert bytes_of_tables(here, tenant) == charged_bytes([Mapped(0, BASE, 8 * MIB, page)])
     assert unmap_range(tenant, BASE, 8 * MIB) == OK
     assert here.used_mib(tenant) == 8
+
+
+@pytest.mark.parametrize("kind", [MemoryKind.ONLINE, MemoryKind.RECLAIMABLE])
+def test_card_that_lends_memory_follows_its_tables(here: World, kind: MemoryKind) -> None:
+    tenant, client = owner(here)
+    here.engine.memory(tenant.id, kind)
+    for _ in range(2):
+        map_range(tenant, map_external(client, HANDLE, BASE, 8 * MIB))
+        held = 8 * MIB + bytes_of_tables(here, tenant)
+        assert here.engine.card_memory(0).taken_bytes == held > 8 * MIB
+        assert unmap_range(tenant, BASE, 8 * MIB) == OK
+        assert here.engine.card_memory(0).taken_bytes == 8 * MIB
 
 
 def test_smaller_pages_take_more_tables(here: World) -> None:
