@@ -5,6 +5,7 @@
  * USERD cannot be duplicated on the simulated card, which maps it for its maker alone; that is done here in
  * its maker's name. Everything else is the card's. */
 #define _GNU_SOURCE
+#include "debug_on_card.h"
 #include "../../native_sched/nvidia/driver/nvidia/private.h"
 #include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../sim/abi/protocol.h"
@@ -58,6 +59,8 @@ static struct sim_request request;
 static struct sim_reply reply;
 /* Answered "not supported": an escape, such as FREE, and a control; 0: none. */
 int on_card_refuse, on_card_refuse_control;
+/* Clients whose files are closed are not freed yet, as RM puts that off while others call it. */
+int on_card_keeps_clients;
 /* A group one of whose channels is not registered with nvidia-uvm, as kchannelIsSchedulable_IMPL() has it. */
 uint32_t on_card_unschedulable;
 /* bytes of its own that the driver does not count to processes, as NVIDIA's does not */
@@ -113,7 +116,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     memset(duplicate, 0, sizeof(duplicate));
     uvm_on_card_begin();
     mig_on_card_begin();
-    on_card_refuse = on_card_refuse_control = 0;
+    on_card_refuse = on_card_refuse_control = on_card_keeps_clients = 0;
     on_card_unschedulable = 0;
     on_card_closes = -1;
     on_card_monitors = on_card_memory = 0;
@@ -373,6 +376,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ctl->status = NV_ERR_INVALID_STATE;
             return 0;
         }
+        if (debug_on_card_serves(ctl))
+            return 0;
         if (ctl->cmd == RM_CTRL_ENGINE_RUNLIST_BASE) {
             ctl->status = mig_on_card_runlist(ctl->client, (void *)(uintptr_t)ctl->params, ctl->params_size);
             return 0;
@@ -404,6 +409,10 @@ static int serve(int fd, uint32_t cmd, void *arg)
         if (mig_on_card_ours(((struct rm_dup *)arg)->client) &&
             ((struct rm_dup *)arg)->source_client != ((struct rm_dup *)arg)->source_handle)
             return duplicate_for_us(arg);
+        if (on_card_keeps_clients) {
+            ((struct rm_dup *)arg)->status = NV_ERR_INVALID_STATE;
+            return 0;
+        }
         break;
     case NV_ESC_RM_MAP_MEMORY:
         if (mig_on_card_ours(((struct rm_map_memory *)arg)->client))

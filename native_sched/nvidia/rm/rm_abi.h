@@ -312,6 +312,10 @@ enum { RM_FABRIC_SKIP = 1 }; /* 0x136: there is none */
 struct rm_classes {          /* 0x800292 */
     uint32_t count, list[];
 };
+struct rm_debug_memory { /* 0x83de0315, 0x83de0316 */
+    uint32_t memory, length;
+    uint64_t offset, buffer;
+};
 struct rm_class_list { /* 0x800201 */
     uint32_t count, pad;
     uint64_t list;

@@ -44,5 +44,7 @@ int control_class_list(struct call *c, uint32_t *status);
 int control_lists(struct call *c, uint32_t *status);
 /* The same of the card's memory, as the tenant has it. */
 int control_fb_list(struct call *c, uint32_t *status);
+/* Memory of the client that is debugged, read or written piece by piece through our copy. */
+int control_debug_memory(struct call *c, uint32_t *status);
 
 #endif

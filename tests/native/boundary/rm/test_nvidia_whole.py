@@ -26,7 +26,7 @@ pytestmark = pytest.mark.native
 INTERFACE = rm_interface.read()
 BRANCH = (580, 65)
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
-SUBDEVICE, TRACED, PROFILED = 0xD1, 0x700, 0x701
+SUBDEVICE, TRACED, PROFILED, DEBUGGED = 0xD1, 0x700, 0x701, 0x702
 DISABLE_HMM, MULTI_PROCESS = 1, 2
 WHOLE = [
     item
@@ -57,9 +57,12 @@ def tried(tenant: Tenant, client: int, item: Item) -> int:
     """RM's status for a call by that row."""
     if item in INTERFACE.classes:
         return tenant.alloc(client, SUBDEVICE, 0x900, item.number, bytes(8)).u32(MADE_STATUS_AT)
-    of = {nv.NV20_SUBDEVICE_0: SUBDEVICE, nv.GF100_PROFILER: TRACED, nv.MAXWELL_PROFILER: PROFILED}[
-        item.number >> 16
-    ]
+    of = {
+        nv.NV20_SUBDEVICE_0: SUBDEVICE,
+        nv.GT200_DEBUGGER: DEBUGGED,
+        nv.GF100_PROFILER: TRACED,
+        nv.MAXWELL_PROFILER: PROFILED,
+    }[item.number >> 16]
     return tenant.control(client, of, item.number, bytes(4)).u32(STATUS_AT)
 
 
@@ -67,6 +70,8 @@ def objects(tenant: Tenant) -> tuple[int, int]:
     """A client with a profiler of each kind, as far as it gets them; what the second was answered."""
     client = tenant.client()
     assert tenant.alloc(client, SUBDEVICE, TRACED, nv.GF100_PROFILER).u32(MADE_STATUS_AT) == 0
+    params = struct.pack("III", 0, client, DEBUGGED)
+    assert tenant.alloc(client, 0xD0, DEBUGGED, nv.GT200_DEBUGGER, params).u32(MADE_STATUS_AT) == 0
     made = tenant.alloc(client, SUBDEVICE, PROFILED, nv.MAXWELL_PROFILER_DEVICE, bytes(8))
     return client, made.u32(MADE_STATUS_AT)
 
