@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 /* Closed files whose charges are still to be ended. */
+struct closed_file {
+    uint64_t id, since_ns; /* since when its last close is known to have begun */
+};
+
 struct file_reaper {
     pthread_t watch, late; /* the file watch, and the file reaper */
     pthread_mutex_t lock;  /* guards what follows */
     pthread_cond_t more;
-    uint64_t *id; /* the deferred files, in the order in which they were closed */
+    struct closed_file *file; /* the deferred ones, in the order in which they were closed */
     uint32_t n, room;
     bool over, busy[MAX_TENANTS]; /* busy: its tenant was at a call when its turn came */
 };

@@ -1,9 +1,9 @@
 /* Ends the charges of closed files.
  *
- * A charge ends between the tenant's own calls, and the tenant decides how long these take, for one by how
- * much it maps. So the thread that watches the driver waits for no tenant. Files that cannot be reaped at
- * once are deferred to another thread, which waits a little for each tenant in turn. The files of one tenant
- * are reaped in the order in which they were closed. */
+ * A charge ends once RM has freed what it is for, and between the tenant's own calls. The tenant decides how
+ * long these take, for one by how much it maps. So the thread that watches the driver waits for no tenant.
+ * Files that cannot be reaped at once are deferred to another thread, which waits a little for each tenant in
+ * turn. The files of one tenant are reaped in the order in which they were closed. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "native_sched/nvidia/boundary/rm/handlers.h"
@@ -13,13 +13,33 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-enum { TURN_MS = 2, FIRST_ROOM = 64 };
+enum { TURN_MS = 2, FIRST_ROOM = 64, NS_PER_MS = 1000 * 1000 };
+/* For so long a charge outlives the last close at most. RM puts off the end of clients while others call it,
+ * so that it is asked; what is exported is freed before that, and RM cannot be asked about it. */
+static const uint64_t ends_within_ms[] = {
+    [FILE_HOLDS_NOTHING] = 0, [FILE_HOLDS_EXPORTS] = 200, [FILE_HOLDS_CLIENTS] = 10000};
 
 static struct tenant *tenant_of(struct mgpu_engine *e, uint64_t id)
 {
     struct open_file file;
 
     return files_by_id(&e->files, id, &file) ? file.tenant : NULL;
+}
+
+static void rest(uint32_t ms)
+{
+    const struct timespec time = {.tv_nsec = (long)ms * NS_PER_MS};
+
+    nanosleep(&time, NULL);
+}
+
+static bool is_freed(struct mgpu_engine *e, const struct closed_file *closed)
+{
+    uint64_t ns = monotonic_ns() - closed->since_ns;
+    struct open_file file;
+
+    return !files_by_id(&e->files, closed->id, &file) || !file.tenant ||
+           ns >= ends_within_ms[account_file_holds(&e->mediator, &file)] * NS_PER_MS;
 }
 
 static bool hold_calls(struct tenant *t, uint32_t wait_ms)
@@ -29,15 +49,21 @@ static bool hold_calls(struct tenant *t, uint32_t wait_ms)
     return pthread_mutex_clocklock(&t->calls, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* False when its tenant is at a call all that time, or was recovered in this instant: to be tried again.
+/* False when RM has not freed it, its tenant is at a call all that time, or was recovered in this instant: to
+ * be tried again.
  * mgpud is notified of the last file of a tenant without processes only, since a program that starts closes
  * files by the dozen. */
-static bool reap_file(struct mgpu_engine *e, uint64_t id, uint32_t wait_ms)
+static bool reap_file(struct mgpu_engine *e, const struct closed_file *closed, uint32_t wait_ms)
 {
+    uint64_t id = closed->id;
     struct tenant *t = tenant_of(e, id);
     struct open_file file;
     bool taken;
 
+    if (!is_freed(e, closed)) {
+        rest(wait_ms);
+        return false;
+    }
     if (t && !hold_calls(t, wait_ms))
         return false;
     taken = files_take_of(&e->files, id, t, &file);
@@ -49,32 +75,33 @@ static bool reap_file(struct mgpu_engine *e, uint64_t id, uint32_t wait_ms)
 }
 
 /* False when there is no room for it. */
-static bool defer(struct file_reaper *f, uint64_t id)
+static bool defer(struct file_reaper *f, const struct closed_file *closed)
 {
     uint32_t room = f->room ? 2 * f->room : FIRST_ROOM;
-    uint64_t *more;
+    struct closed_file *more;
 
     if (f->n == f->room) {
-        if (!(more = reallocarray(f->id, room, sizeof(*more))))
+        if (!(more = reallocarray(f->file, room, sizeof(*more))))
             return false;
-        f->id = more;
+        f->file = more;
         f->room = room;
     }
-    f->id[f->n++] = id;
+    f->file[f->n++] = *closed;
     pthread_cond_signal(&f->more);
     return true;
 }
 
 static void reap_or_defer(struct mgpu_engine *e, uint64_t id)
 {
+    const struct closed_file closed = {id, monotonic_ns()};
     struct file_reaper *f = &e->file_reaper;
     bool done;
 
     pthread_mutex_lock(&f->lock);
-    done = (!f->n && reap_file(e, id, 0)) || defer(f, id);
+    done = (!f->n && reap_file(e, &closed, 0)) || defer(f, &closed);
     pthread_mutex_unlock(&f->lock);
     while (!done)
-        done = reap_file(e, id, TURN_MS);
+        done = reap_file(e, &closed, TURN_MS);
 }
 
 static void *watch(void *arg)
@@ -99,22 +126,22 @@ static void reap_in_turn(struct mgpu_engine *e)
     assert_held(&f->lock);
     memset(f->busy, 0, sizeof(f->busy));
     for (i = 0; i < f->n && !f->over; i++) {
-        uint64_t id = f->id[i];
-        const struct tenant *t = tenant_of(e, id);
+        struct closed_file closed = f->file[i];
+        const struct tenant *t = tenant_of(e, closed.id);
         bool *busy = t ? &f->busy[t - e->tenant] : NULL;
 
         if (!busy || !*busy) {
             pthread_mutex_unlock(&f->lock);
-            bool reaped = reap_file(e, id, TURN_MS);
+            bool reaped = reap_file(e, &closed, TURN_MS);
             pthread_mutex_lock(&f->lock);
             if (reaped)
                 continue;
             if (busy)
                 *busy = true;
         }
-        f->id[kept++] = id;
+        f->file[kept++] = closed;
     }
-    memmove(f->id + kept, f->id + i, (f->n - i) * sizeof(*f->id));
+    memmove(f->file + kept, f->file + i, (f->n - i) * sizeof(*f->file));
     f->n -= i - kept;
 }
 
@@ -142,7 +169,7 @@ static void stop_deferred(struct file_reaper *f)
     pthread_join(f->late, NULL);
     pthread_cond_destroy(&f->more);
     pthread_mutex_destroy(&f->lock);
-    free(f->id);
+    free(f->file);
 }
 
 int file_reaper_start(struct mgpu_engine *e)

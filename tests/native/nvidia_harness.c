@@ -164,26 +164,14 @@ static int64_t end(struct harness *h, int64_t id)
     return id;
 }
 
-/* A file that was closed until then; 0: none. A scan is always due. */
-static int64_t sweep(struct harness *h, uint64_t before_ns)
+/* A closed file; 0: none. A scan is always due. */
+int64_t harness_sweep(struct harness *h)
 {
     h->driver->scanned_at_ns = 0;
     unpollable_retire_unlocated(&h->driver->files, &h->host);
     nvidia_files_sweep(&h->driver->files);
     nvidia_locate(h->driver, false);
-    return end(h, (int64_t)nvidia_files_take_closed(&h->driver->files, before_ns));
-}
-
-/* A closed file, without a grace. */
-int64_t harness_sweep(struct harness *h)
-{
-    return sweep(h, UINT64_MAX);
-}
-
-/* One whose close had returned from the driver when it was seen. */
-int64_t harness_sweep_freed(struct harness *h)
-{
-    return sweep(h, 1);
+    return end(h, (int64_t)nvidia_files_take_closed(&h->driver->files));
 }
 
 int64_t harness_next_closed(struct harness *h)

@@ -146,7 +146,7 @@ def processes() -> Iterator[Callable[..., Process]]:
 def library() -> ctypes.CDLL:
     """The driver and its harness."""
     lib = ctypes.CDLL(engine_parts.library("libnvidia.so", Path(__file__).with_name("nvidia_harness.c")))
-    for name in ("identify", "sweep", "sweep_freed", "next_closed", "userd", "decode", "weak", "let_go"):
+    for name in ("identify", "sweep", "next_closed", "userd", "decode", "weak", "let_go"):
         getattr(lib, f"harness_{name}").restype = ctypes.c_int64
     lib.harness_open.restype = ctypes.c_void_p
     return lib

@@ -160,10 +160,11 @@ struct driver_ops {
      * 0: the kernel cannot keep them from it. NULL: nothing does. */
     int (*guard)(struct driver *d, const uint32_t *space, uint32_t tenants);
 
-    /* Blocks until a file of the driver is closed: its id, or a negative errno. */
+    /* Blocks until the last close of a file of the driver has begun: its id, or a negative errno. */
     int64_t (*next_closed)(struct driver *d);
-    /* Whether one of these files is closed, or closed by its processes, and next_closed() has yet to report
-     * it. NULL: it reports at once. */
+    /* Whether one of these files is closed, or closed by its processes. NULL: next_closed() reports it at
+     * once.
+     */
     bool (*any_closing)(struct driver *d, const struct open_file *file, uint32_t files);
     /* The tenant has no process left: its unlocated files are closed. NULL: every file can be located. */
     void (*tenant_exited)(struct driver *d, const struct tenant *t);

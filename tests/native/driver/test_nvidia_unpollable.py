@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_parts import CTL, UVM, Driver, Process, driver, library, processes
+from tests.native.nvidia_parts import UVM, Driver, Process, driver, library, processes
 from tests.support.waiting import until
 
 LOOKS, ENDED = 10, 2  # NVIDIA_LOOSE_LOOKS, NVIDIA_ENDED_LOOKS
@@ -124,22 +124,6 @@ def test_unlocated_file_is_found_when_received(nvidia: Driver) -> None:
         assert looks(nvidia, LOOKS - 1) == set()
         assert looks(nvidia, 1) == {name}
         assert nvidia.call("unlocated") == 0
-
-
-def test_what_our_last_close_gave_back_is_free_at_once(nvidia: Driver) -> None:
-    """Another's last close is seen when it begins."""
-    with processes() as start:
-        a = start()
-        _, name = called_on(nvidia, a)
-        other = nvidia.identify(a, a.tell("open", nvidia.nodes[CTL]))
-        a.kill()
-        assert nvidia.call("sweep_freed") == 0
-        # The one that was closed first is told first.
-        assert [nvidia.call("sweep") for _ in range(2)] == [other, name]
-        b = start()
-        _, name = called_on(nvidia, b)
-        b.kill()
-        assert [nvidia.call("sweep_freed") for _ in range(ENDED)] == [0, name]
 
 
 @pytest.mark.parametrize("seen_by", ["call", "scan", "tick"])

@@ -458,6 +458,32 @@ static void end_all_of(struct tenant *t, const struct open_file *file)
     external_drop_file(t->external, file->id);
 }
 
+/* RM frees what a file's clients have under one lock, and forgets the clients last
+ * (serverFreeDisabledClients() in rs_server.c): while one is there, none is gone. */
+static bool client_of(struct tenant *t, const struct open_file *file, uint32_t *client)
+{
+    const struct rm_object *o = t->objects.slot;
+    uint32_t i;
+    WITH_TENANT(t);
+
+    for (i = o->first_child; i && o[i].file != file->id; i = o[i].next_sibling)
+        ;
+    *client = o[i].client;
+    return i;
+}
+
+enum file_holds account_file_holds(const struct mediator *m, const struct open_file *file)
+{
+    uint32_t client;
+
+    /* The last close of a file of nvidia-uvm is mgpud's own, or was waited for (unpollable.h). */
+    if (file->tenant->lost || file->kind == NODE_UVM || !client_of(file->tenant, file, &client))
+        return FILE_HOLDS_NOTHING;
+    if (!client)
+        return FILE_HOLDS_EXPORTS;
+    return m->ops->client_exists(m->driver, client) > 0 ? FILE_HOLDS_CLIENTS : FILE_HOLDS_NOTHING;
+}
+
 bool account_file_closed(const struct mediator *m, const struct open_file *file)
 {
     struct tenant *t = file->tenant;

@@ -23,6 +23,10 @@ void os_event_undo(const struct mediator *m, const struct open_file *file, uint3
 /* The same of a duplicate: its object is no longer shared with the client that was to have it. */
 void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_dup *d);
 
+/* What RM has yet to free of a file whose last close has begun; it cannot be asked about exported objects. */
+enum file_holds { FILE_HOLDS_NOTHING, FILE_HOLDS_EXPORTS, FILE_HOLDS_CLIENTS };
+enum file_holds account_file_holds(const struct mediator *m, const struct open_file *file);
+
 /* Every charge of a closed file ends; called once per file. Whether the tenant has no listener:
  * the file may have been the last that it waited for. */
 bool account_file_closed(const struct mediator *m, const struct open_file *file);

@@ -10,7 +10,7 @@ enum { COMPARED_AT_ONCE = 8 };
 /* A free slot, or another file's: the watch has reported this one just now. */
 static bool is_closing(const struct nvidia_file *at, const struct open_file *file)
 {
-    if (at->file.id != file->id || at->closed_at_ns)
+    if (at->file.id != file->id || at->closed)
         return true;
     if (at->weak.epoll >= 0)
         return !weak_ref_lives(&at->weak);

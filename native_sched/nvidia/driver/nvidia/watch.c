@@ -16,9 +16,6 @@ enum { SWEEP_MS = 100, AWAITED_SWEEP_MS = 10 };
 /* While a call waits, files are looked for sooner, at no more than this part of a processor: a tenant can
  * have one wait whenever it likes. */
 enum { AWAITED_PART = 20 };
-/* The weak reference ends when the last close begins, the memory when it is over. E5 measures how long that
- * takes. */
-static const uint64_t grace_ns = 200ull * NS_PER_MS;
 
 static bool awaited(struct driver *d)
 {
@@ -101,7 +98,7 @@ int64_t nvidia_next_closed(struct driver *d)
     if (!watch_begins(d))
         return -ECANCELED;
     while (!atomic_load(&d->stopping)) {
-        if ((id = nvidia_files_take_closed(&d->files, monotonic_ns() - grace_ns)))
+        if ((id = nvidia_files_take_closed(&d->files)))
             return (int64_t)id;
         if (poll(&wake, 1, pause_ms(d, round_ns)) > 0 && read(d->wake, &count, sizeof(count)) < 0 &&
             errno != EAGAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
@@ -96,6 +97,19 @@ def test_free_memory_query_waits_for_closing_files(here: World) -> None:
     assert free_mib(second, client) < CAP_MIB - SIZE // MIB
     first.kill()
     assert free_mib(second, client) == CAP_MIB
+
+
+def test_charge_lasts_until_the_driver_has_forgotten_the_client(here: World) -> None:
+    """Which it does last, and puts off while others call it."""
+    keeps = ctypes.c_int.in_dll(here.lib, "on_card_keeps_clients")
+    first, second, client = two(here)
+    waits(here, WAIT_S)
+    keeps.value = 1
+    first.kill()
+    assert allocate(second, client) == NO_MEMORY
+    assert here.memory_mib(second) == SIZE // MIB
+    keeps.value = 0
+    until(lambda: allocate(second, client) == OK, "its memory is free")
 
 
 def test_page_tables_have_room_too(here: World) -> None:

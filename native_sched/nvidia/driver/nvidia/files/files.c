@@ -50,7 +50,7 @@ static struct nvidia_file *file_of(struct nvidia_files *f, uint64_t id)
     struct nvidia_file *file = &f->slot[id & NVIDIA_SLOT_MASK];
 
     assert_held(&f->lock);
-    return id && file->file.id == id && !file->closed_at_ns ? file : NULL;
+    return id && file->file.id == id && !file->closed ? file : NULL;
 }
 
 static void forget_place(struct nvidia_file *file, const struct fd_place *at)
@@ -118,7 +118,7 @@ static int64_t find(struct nvidia_files *f, int fd, const struct fd_place *at, u
     int64_t i;
     bool found;
 
-    if (hint->slot && hint->tgid == at->tgid && hint->fd == at->fd && !file->closed_at_ns &&
+    if (hint->slot && hint->tgid == at->tgid && hint->fd == at->fd && !file->closed &&
         (file->weak.epoll >= 0 ? weak_ref_compare(&file->weak, fd) == 0 : unpollable_is(file, fd)))
         return hint->slot;
     if ((i = search(f, fd, &found)) < 0)
@@ -467,14 +467,13 @@ bool nvidia_files_sweep(struct nvidia_files *f)
     return seen.unlocated;
 }
 
-uint64_t nvidia_files_take_closed(struct nvidia_files *f, uint64_t before_ns)
+uint64_t nvidia_files_take_closed(struct nvidia_files *f)
 {
     uint32_t slot;
     uint64_t id;
     WITH_TABLE(f);
 
-    slot = f->closed_head;
-    if (!slot || f->slot[slot].closed_at_ns > before_ns)
+    if (!(slot = f->closed_head))
         return 0;
     if (!(f->closed_head = f->slot[slot].next))
         f->closed_tail = 0;

@@ -54,6 +54,6 @@ void nvidia_files_unpin(struct nvidia_files *f, uint64_t id);
 /* Checks some of the files, in turn. True when one of them is unlocated. */
 bool nvidia_files_sweep(struct nvidia_files *f);
 
-/* A file that was closed by `before_ns`, each once: its id; 0: none. */
-uint64_t nvidia_files_take_closed(struct nvidia_files *f, uint64_t before_ns);
+/* A closed file, each once: its id; 0: none. */
+uint64_t nvidia_files_take_closed(struct nvidia_files *f);
 #endif

@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "table.h"
-#include "base/clock.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -36,7 +35,7 @@ void nvidia_files_retire(struct nvidia_files *f, uint32_t slot)
 
     assert_held(&f->lock);
     weak_ref_drop(&file->weak);
-    file->closed_at_ns = monotonic_ns();
+    file->closed = true;
     file->unlocated = false;
     file->next = 0;
     if (f->closed_tail)

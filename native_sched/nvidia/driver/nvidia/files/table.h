@@ -38,10 +38,10 @@ struct nvidia_file {
     bool closing;          /* `held_fd` is being closed: afterwards the file is closed, or unlocated */
     struct fd_place place[NVIDIA_FILE_PLACES]; /* tgid 0: none; where it was last seen first */
     uint32_t places;
-    uint32_t client;       /* of an unlocated control file: a client that was made through it */
-    bool unlocated;        /* none of its places has it */
-    uint64_t closed_at_ns; /* 0: it is open; 1: its last close has returned */
-    uint32_t next;         /* links the free list, the closed files, or `unlocated` */
+    uint32_t client; /* of an unlocated control file: a client that was made through it */
+    bool unlocated;  /* none of its places has it */
+    bool closed;     /* its last close has begun */
+    uint32_t next;   /* links the free list, the closed files, or `unlocated` */
 };
 
 struct nvidia_files {

@@ -163,17 +163,15 @@ static bool take_out(struct nvidia_files *f, uint32_t slot)
 }
 
 /* Its tenant may have exited meanwhile, and the file with it. The slot is not free before the watch has
- * reported the file, which it may at once: a last close of ours has returned from the driver. */
+ * reported the file. */
 void unpollable_released(struct nvidia_files *f, uint64_t id, bool closed)
 {
     uint32_t slot = id & NVIDIA_SLOT_MASK;
     WITH_TABLE(f);
 
     f->slot[slot].closing = false;
-    if (closed && take_out(f, slot)) {
+    if (closed && take_out(f, slot))
         nvidia_files_retire(f, slot);
-        f->slot[slot].closed_at_ns = 1;
-    }
 }
 
 static bool is_unlocated_uvm(const struct nvidia_file *file)
