@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +59,15 @@ def _lent(product: Product, results: Results, out: Result, *, recorded: bool = F
         made = calls.Recorded(lambda: Path(f"/proc/{row['pid']}/root{calls.INSIDE}"))
         made.new()
         out.figures["offline_mib"] = sum(card["used_bytes"] for card in row["cards"]) >> 20
-        moved = _asked_for(product, offline, takes, out, results)
+        with _noted_each_second(product, results):
+            moved = _asked_for(product, offline, takes, out, results)
         if recorded:
             out.figures["failed"] = calls.failed(made.new())
             made.keep(results.folder, "lent")
         if moved:
             ended = time.monotonic()
-            until(lambda: _row(product, offline)["reclaim"].get("state") == "running")
+            with _noted_each_second(product, results):
+                until(lambda: _row(product, offline)["reclaim"].get("state") == "running")
             out.figures["back_after_ms"] = round((time.monotonic() - ended) * 1000)
         else:
             # It would wait for more.
@@ -107,10 +111,32 @@ def _asked_for(
     return bool(state == "evicted")
 
 
+@contextmanager
+def _noted_each_second(product: Product, results: Results) -> Iterator[None]:
+    """What there is meanwhile."""
+    over = threading.Event()
+
+    def note() -> None:
+        while not over.wait(1):
+            _note(product, results, "meanwhile")
+
+    noting = threading.Thread(target=note)
+    noting.start()
+    try:
+        yield
+    finally:
+        over.set()
+        noting.join()
+
+
 def _note(product: Product, results: Results, what: str) -> None:
     """At once: a stage that is ended at its limit has no figures."""
     told = product.ask("list")
-    results.log(f"lent memory: {what}; {told['cards']}; {[row['reclaim'] for row in told['containers']]}")
+    cards = [(card["granted_mib"], card["demanded_bytes"] >> 20) for card in told["cards"]]
+    results.log(f"lent memory: {what}; granted and demanded MiB {cards}")
+    for row in told["containers"]:
+        held_mib = [card["used_bytes"] >> 20 for card in row["cards"]]
+        results.log(f"{row['class']} has {held_mib} MiB, {row['reclaim']}, waits {row['parked']}")
 
 
 def _row(product: Product, box: Container) -> dict[str, Any]:
