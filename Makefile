@@ -326,7 +326,7 @@ $(releases)/%.made: tools/debian_root.py tests/engines.txt | $(stamps)/test-syst
 
 $(image): tests/image/build.sh tests/image/nvidia_smi.py tools/pack_image.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
 	@echo 'image: $@ (about a minute)'
-	@tests/image/build.sh $(abspath $(bin)/python) $(@D)
+	@tests/image/build.sh '$(abspath $(bin)/python)' $(@D)
 	@touch $@
 
 # The image's Python and libc, whatever this machine has.

@@ -56,3 +56,10 @@ def test_example_of_a_public_ci_has_every_part_with_its_minutes() -> None:
     assert dict(re.findall(r"(\w+) (\d+)", told)) == {
         name: str(number) for name, number in minutes.items() if name != "lint"
     }
+
+
+def test_folder_of_the_clone_is_in_no_recipe_without_quotes() -> None:
+    """It may have a space in its name. Other paths are relative to it."""
+    text = (REPOSITORY / "Makefile").read_text()
+    whole = re.findall(r"(?m)^\t.*(.)(?<!\$)\$\((?:abspath|realpath|CURDIR)\b", text)
+    assert set(whole) == {"'"}
