@@ -62,6 +62,8 @@ debian=$(. /etc/os-release 2>/dev/null && [ "${ID:-}${VERSION_ID:-}" = debian12 
 [ "$(uname -s)" = Linux ] || die "mgpu runs on Linux, and this is $(uname -s)"
 [ "$(uname -m)" = x86_64 ] || die "mgpu runs on x86-64, and this is $(uname -m)"
 if [ "$goal" != build ]; then
+    # mgpu install refuses such a path, since an engine's configuration would need it escaped.
+    case $PWD in *[[:space:]]*) die "no engine takes mgpu from \"$PWD\": clone it where no space is in the path" ;; esac
     [ "$(id -u)" = 0 ] || die "\"make $goal\" starts containers: run it as root"
     oldest=$(printf '%s\n' "$least" "$(uname -r)" | sort -V | head -n 1)
     [ "$oldest" = "$least" ] || die "mgpu needs Linux $least, and this is $(uname -r)"

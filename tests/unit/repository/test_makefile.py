@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.commands import attempt
 from tests.support.places import REPOSITORY
 
 TESTS = REPOSITORY / "tests"
@@ -63,3 +65,11 @@ def test_folder_of_the_clone_is_in_no_recipe_without_quotes() -> None:
     text = (REPOSITORY / "Makefile").read_text()
     whole = re.findall(r"(?m)^\t.*(.)(?<!\$)\$\((?:abspath|realpath|CURDIR)\b", text)
     assert set(whole) == {"'"}
+
+
+def test_tests_in_a_folder_with_a_space_are_refused_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    done = attempt(REPOSITORY / "tools" / "setup.sh", "test", cwd=folder)
+    said = f'setup: no engine takes mgpu from "{folder}": clone it where no space is in the path\n'
+    assert (done.status, done.out, done.err) == (1, "", said)
