@@ -10,7 +10,7 @@ import signal
 import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,31 +107,33 @@ def stopped(node: Node, program: str) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
+# mgpud, and what it starts.
+STARVED = "mgpud", "/mgpu-checkpoint", "containerd_api.watch"
+
+
 @contextmanager
 def starved(node: Node) -> Iterator[None]:
     """mgpud gets what another program leaves of one processor; its scheduler's thread is above both."""
-    one = {min(os.sched_getaffinity(0))}
-    with ExitStack() as stack:
-        for pid in node.pids("mgpud"):
-            for tid in map(int, os.listdir(f"/proc/{pid}/task")):
-                with suppress(ProcessLookupError):
-                    before = os.sched_getaffinity(tid)
-                    if os.sched_getscheduler(tid) == os.SCHED_OTHER:
-                        os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
-                        stack.callback(_relieve, tid, before)
-                    os.sched_setaffinity(tid, one)
-        with subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"]) as hog:
-            os.sched_setaffinity(hog.pid, one)
-            try:
-                yield
-            finally:
-                hog.kill()
+    processors = os.sched_getaffinity(0)
+    one = {min(processors)}
+    _put(node, one, os.SCHED_OTHER, os.SCHED_IDLE)
+    with subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"]) as hog:
+        os.sched_setaffinity(hog.pid, one)
+        try:
+            yield
+        finally:
+            hog.kill()
+            # Also the threads and programs that began meanwhile: they have inherited it.
+            _put(node, processors, os.SCHED_IDLE, os.SCHED_OTHER)
 
 
-def _relieve(tid: int, processors: set[int]) -> None:
-    with suppress(ProcessLookupError):
-        os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
-        os.sched_setaffinity(tid, processors)
+def _put(node: Node, processors: set[int], policy: int, then: int) -> None:
+    pids = [pid for program in STARVED for pid in node.pids(program)]
+    for tid in (int(task.name) for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")):
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(tid, processors)
+            if os.sched_getscheduler(tid) == policy:
+                os.sched_setscheduler(tid, then, os.sched_param(0))
 
 
 @contextmanager

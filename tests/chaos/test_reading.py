@@ -1,12 +1,16 @@
-"""What the other tests here read is what happened."""
+"""What the other tests here read is what happened, and what they do to a node is over afterwards."""
 
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from tests.chaos.faults import Node, starved
 from tests.chaos.field import Ring, one_installation
 
 
@@ -35,3 +39,26 @@ def test_installation_under_a_run_is_the_failure(tmp_path: Path, monkeypatch: py
 
     with pytest.raises(AssertionError, match="installed anew"):
         replaced()
+
+
+def test_starving_leaves_nothing_on_what_began_meanwhile() -> None:
+    """A helper that stayed starved made online calls wait long after it."""
+    begins = ["sh", "-c", "read x; sleep 60 & echo $!; wait"]
+    with subprocess.Popen(begins, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as mgpud:
+        assert mgpud.stdin is not None
+        assert mgpud.stdout is not None
+        found = {"mgpud": [mgpud.pid]}
+
+        class Few:
+            def pids(self, program: str) -> list[int]:
+                return found.get(program, [])
+
+        with starved(cast(Node, Few())):
+            print("x", file=mgpud.stdin, flush=True)
+            helper = int(mgpud.stdout.readline())
+            found["/mgpu-checkpoint"] = [helper]
+            assert os.sched_getscheduler(helper) == os.SCHED_IDLE
+        for pid in (mgpud.pid, helper):
+            assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+            assert os.sched_getaffinity(pid) == os.sched_getaffinity(0)
+        os.kill(helper, 9)
