@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import time
 
@@ -24,6 +25,8 @@ from tests.support import rm_numbers as numbers
 
 ARCH, ATTACHED = numbers.NV2080_CTRL_CMD_MC_GET_ARCH_INFO, numbers.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
 NOTHING = 0xDEADBEEF
+# Of one control file, and what each has.
+CLIENTS, PIECES, PIECE = 4, 24, 4 * MIB
 
 
 @decides("an on-behalf call passes RM's client check")
@@ -144,6 +147,13 @@ def refused_duplicate_is_made_later() -> None:
     client.close()
 
 
+def duplicated(own: Client, client: int) -> int:
+    """What RM says of the attempt, as mgpud asks whether there is such a client."""
+    own.next += 1
+    outer = struct.pack("<7I", own.root, own.root, own.next, client, client, 0, 0)
+    return own.make(rm.Call(rm.DUP, bytearray(outer), bytearray(), -1), 0x18)
+
+
 @decides(
     "DUP_OBJECT of a client into the arbiter's is INVALID_OBJECT_HANDLE where there is "
     "none of that handle, and another error where there is"
@@ -151,18 +161,49 @@ def refused_duplicate_is_made_later() -> None:
 def duplicate_of_a_client() -> None:
     own, theirs = Client(), Client()
     root = theirs.root
-
-    def asked(handle: int) -> int:
-        own.next += 1
-        outer = struct.pack("<7I", own.root, own.root, own.next, handle, handle, 0, 0)
-        return own.make(rm.Call(rm.DUP, bytearray(outer), bytearray(), -1), 0x18)
-
-    there = asked(root)
+    there = duplicated(own, root)
     assert there not in (0, numbers.NV_ERR_INVALID_OBJECT_HANDLE), hex(there)
-    assert in_child(lambda: asked(root)) == there
+    assert in_child(lambda: duplicated(own, root)) == there
     theirs.close()
-    assert asked(root) == numbers.NV_ERR_INVALID_OBJECT_HANDLE
-    assert asked(NOTHING) == numbers.NV_ERR_INVALID_OBJECT_HANDLE
+    assert duplicated(own, root) == numbers.NV_ERR_INVALID_OBJECT_HANDLE
+    assert duplicated(own, NOTHING) == numbers.NV_ERR_INVALID_OBJECT_HANDLE
+    own.close()
+
+
+def filled_clients() -> tuple[int, list[int]]:
+    """A process with them, and their names."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        ctl = rm.node("nvidiactl")
+        clients = [Client(ctl=ctl) for _ in range(CLIENTS)]
+        for _ in range(PIECES):
+            for client in clients:
+                client.memory(PIECE)
+        os.write(write, struct.pack(f"<{CLIENTS}I", *(client.root for client in clients)))
+        signal.pause()
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        return pid, list(struct.unpack(f"<{CLIENTS}I", pipe.read(4 * CLIENTS)))
+
+
+@decides("RM forgets the clients of a control file together, when all that they had is free")
+def forgotten_clients_have_nothing() -> None:
+    own = Client()
+    before = own.free_bytes()
+    for asked in (0, CLIENTS - 1):
+        pid, roots = filled_clients()
+        assert before - own.free_bytes() >= CLIENTS * PIECES * PIECE
+        assert numbers.NV_ERR_INVALID_OBJECT_HANDLE not in [duplicated(own, root) for root in roots]
+        os.kill(pid, signal.SIGKILL)
+        began, asks = time.monotonic(), 1
+        while duplicated(own, roots[asked]) != numbers.NV_ERR_INVALID_OBJECT_HANDLE:
+            asks += 1
+        kept = before - own.free_bytes()
+        print(f"forgotten after {1000 * (time.monotonic() - began):.0f} ms, by {asks} questions", flush=True)
+        assert kept < PIECE, kept
+        assert [duplicated(own, root) for root in roots] == [numbers.NV_ERR_INVALID_OBJECT_HANDLE] * CLIENTS
+        os.waitpid(pid, 0)
     own.close()
 
 
