@@ -12,7 +12,7 @@ from lab.claims import decides
 from lab.guest import boxes, mortal, served
 from lab.guest.mortal import RM, Point
 from lab.tests.nv import Client
-from lab.tests.under_mgpu import LIMIT_S, TINYGRAD_NOT_ON, TINYGRAD_SINCE, settled, until
+from lab.tests.under_mgpu import LIMIT_S, TINYGRAD_NOT_ON, TINYGRAD_SINCE, settled, until, until_free
 from oci_specs.refusal import Refusal
 from tests.gpu.product import Container, Product
 from tests.support import rm_numbers as numbers
@@ -129,4 +129,4 @@ def while_a_container_is_made() -> None:
         until(lambda: is_empty(product), "something of it is left")
         with product.container(boxes.inside("fill", "64"), memory_mib=512) as box:
             assert boxes.told(box)["held_mib"] == 512
-    until(lambda: outside.free_bytes() >= before, "what they had is not free again")
+    until_free(outside, before)

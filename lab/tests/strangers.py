@@ -12,7 +12,7 @@ import time
 from lab.claims import decides
 from lab.guest import boxes, served
 from lab.tests.nv import DEVICE, MIB, Client, in_child
-from lab.tests.under_mgpu import LIMIT_S, PATIENCE_S, settled, until
+from lab.tests.under_mgpu import LIMIT_S, PATIENCE_S, settled, until, until_free
 from tests.gpu import rm
 from tests.gpu.backend import PROGRAMS
 from tests.gpu.product import Container, Product
@@ -70,7 +70,7 @@ def containers_pay_for_their_files() -> None:
             print(f"{strange.__name__}: ended after {time.monotonic() - began:.1f} s")
             assert time.monotonic() - began < ENDED_MAX_S
         os.close(ctl)
-        until(lambda: outside.free_bytes() >= before, "RM has memory of an ended container")
+        until_free(outside, before)
 
 
 @decides(long=True, limit_s=LIMIT_S)

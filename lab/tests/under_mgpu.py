@@ -7,11 +7,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from lab.claims import decides
 from lab.guest import boxes, served
 from lab.guest.inside import PROCESSES
 from lab.tests.nv import MIB, Client
+from oci_specs.refusal import Refusal
+from tests.gpu import rm
 from tests.gpu.hostile import ATTEMPTS
 from tests.gpu.product import Container, Product
 from tests.gpu.product_stages import held
@@ -30,8 +33,24 @@ STILL_S = 3.0
 def until(true: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + PATIENCE_S
     while not true():
-        assert time.monotonic() < end, what
+        assert time.monotonic() < end, f"{what}: {left()}"
         time.sleep(0.2)
+
+
+def left() -> str:
+    """What RM and mgpud say of processes and containers."""
+    try:
+        outside = Client()
+        pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
+        counted = {pid: used for pid in pids if (used := sum(outside.pid_info(pid)))}
+        containers = served.ask("list")["containers"]
+    except (rm.RmError, Refusal) as error:
+        return f"what is left is not known, {error}"
+    return f"{outside.free_bytes()} bytes free, by process {counted}, mgpud has {containers}"
+
+
+def until_free(outside: Client, before: int) -> None:
+    until(lambda: outside.free_bytes() >= before, f"{before} bytes are not free again")
 
 
 def settled(product: Product, outside: Client) -> int:
@@ -58,7 +77,7 @@ def memory_ends_at_the_cap() -> None:
         assert before - outside.free_bytes() == 512 * MIB, "RM's own account is the ledger's"
         counted = [sum(outside.pid_info(pid)) for pid in (*boxes.pids(box), *boxes.mgpuds())]
         assert sum(counted) == 512 * MIB, counted
-    until(lambda: outside.free_bytes() >= before, "what it had is not free again")
+    until_free(outside, before)
 
 
 @decides(long=True, limit_s=LIMIT_S)
@@ -120,7 +139,7 @@ def killed_mgpud_is_followed() -> None:
         for _ in range(2):
             kill_mgpud(box)
             assert 64 * MIB <= boxes.used_bytes(box) <= 65 * MIB
-    until(lambda: outside.free_bytes() >= before, "what it had is not free again")
+    until_free(outside, before)
     with product.container(boxes.inside("fill", "64"), memory_mib=512) as box:
         assert boxes.told(box)["held_mib"] == 512
 
@@ -146,7 +165,7 @@ def tinygrad_ends_at_the_cap() -> None:
         said = boxes.told(box)
     assert (said["arch"], said["same"], said["after"]) == ("sm_86", True, True), said
     assert 512 <= said["held_mib"] < 1024, said
-    until(lambda: outside.free_bytes() >= before, "what it had is not free again")
+    until_free(outside, before)
 
 
 @decides(long=True, limit_s=LIMIT_S, since=TINYGRAD_SINCE, not_on=TINYGRAD_NOT_ON)
@@ -171,7 +190,7 @@ def attempted(*names: str) -> None:
     results = Results(product.folder)
     wrong = {one.name: said for one in chosen if (said := held(product, one, results))}
     assert not wrong, wrong
-    until(lambda: outside.free_bytes() >= before, "RM has memory of ended containers")
+    until_free(outside, before)
 
 
 @decides(long=True, limit_s=LIMIT_S)
