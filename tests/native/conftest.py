@@ -2,12 +2,14 @@
 
 import ctypes
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.native import engine_parts, scheduling
 from tests.native.fake_rm import MigRm
+from tests.native.nvidia_mediated import World, world
 from tests.native.status_registers import BAR_BYTES, BUSY, COPY0, COPY1, GRAPHICS, write_word
 
 
@@ -25,6 +27,12 @@ def sched(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         check=True,
     )
     return scheduling.declare(ctypes.CDLL(str(library)))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

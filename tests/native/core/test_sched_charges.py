@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator
-
-import pytest
-
 from tests.native.scheduling import FIXED, GUARANTEED, MS, OFFLINE, ONLINE, ByHand, config
-
-
-@pytest.fixture
-def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
-    with ByHand(sched) as made:
-        yield made
 
 
 def test_from_the_resume_to_the_suspend(hand: ByHand) -> None:

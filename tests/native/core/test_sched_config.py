@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,12 +19,6 @@ from tests.native.scheduling import (
     ByHand,
     config,
 )
-
-
-@pytest.fixture
-def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
-    with ByHand(sched) as made:
-        yield made
 
 
 @pytest.mark.parametrize("class_id", [ONLINE, OFFLINE])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from collections.abc import Iterator
 
 import pytest
 
@@ -29,12 +28,6 @@ from tests.native.scheduling import (
 )
 
 ON, OFF = 1, 2
-
-
-@pytest.fixture
-def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
-    with ByHand(sched) as made:
-        yield made
 
 
 @pytest.mark.parametrize("qos", [ONLINE, OFFLINE])

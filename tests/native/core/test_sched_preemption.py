@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,12 +24,6 @@ from tests.native.scheduling import (
 )
 
 ON, OFF = 1, 2
-
-
-@pytest.fixture
-def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
-    with ByHand(sched) as made:
-        yield made
 
 
 def colocated(hand: ByHand) -> None:

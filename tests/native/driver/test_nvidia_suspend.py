@@ -31,12 +31,6 @@ PROCESSES = 9
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
 def by_runlist(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path, disables=False) as made:
         yield made

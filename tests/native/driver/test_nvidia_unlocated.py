@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.registered_steps import CHANNEL, free, of_one_group
 from tests.native.rm_params import CONTEXT_MIB, CTL, MEMORY, MIB, memory
 from tests.native.watching import removed
@@ -18,12 +13,6 @@ OK, INVALID_CLIENT, NO_MEMORY = 0, NV_ERR_INVALID_CLIENT, NV_ERR_NO_MEMORY
 HANDLE, SIZE_MIB = 0x100, 48
 STATUS = 0x28
 DUP_OBJECT = NV_ESC_RM_DUP_OBJECT
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def allocate(tenant: Tenant, client: int, *, fd: int | None = None) -> int:

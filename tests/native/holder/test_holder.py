@@ -6,19 +6,11 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.holder import Holder, holding, message, receive, send, stand_in
+from tests.support.holder import Holder, message, receive, send, stand_in
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def holder(tmp_path: Path) -> Iterator[Holder]:
-    with holding(tmp_path) as running:
-        yield running
 
 
 def test_listeners_from_before_and_after_mgpud_are_handed_over(holder: Holder) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from tests.support.holder import (
     Holder,
     Mgpud,
     Status,
-    holding,
     message,
     send,
     stand_in,
@@ -33,12 +31,6 @@ from tests.support.holder import (
 from tests.support.waiting import until
 
 MANY = 1024  # HELD_MAX in native_sched/holder/table.h
-
-
-@pytest.fixture
-def holder(tmp_path: Path) -> Iterator[Holder]:
-    with holding(tmp_path) as running:
-        yield running
 
 
 def ended(mgpud: Mgpud) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ import pytest
 from oci_specs import paths
 from tests.support.holder import Holder, holding, message, receive, send, stand_in
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def holder(tmp_path: Path) -> Iterator[Holder]:
-    with holding(tmp_path) as running:
-        yield running
 
 
 def second(holder: Holder) -> subprocess.CompletedProcess[str]:

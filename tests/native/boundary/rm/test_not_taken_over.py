@@ -6,26 +6,19 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
 from ctypes import create_string_buffer
 from pathlib import Path
 
 import pytest
 
 from tests.native.books import RmObject
-from tests.native.nvidia_mediated import World, world
+from tests.native.nvidia_mediated import World
 from tests.native.registered_steps import ATTACHED, GROUP_HANDLE, make, working_group
 from tests.native.rm_params import CONTEXT_MIB, GROUP, MEMORY, MIB, memory
 from tests.native.watching import removed
 from tests.support.waiting import until
 
 CHECK_BYTES = 4
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def spoil(here: World, journal: Path, client: int) -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.registered_steps import (
     ATTACHED,
     CHANNEL,
@@ -34,12 +30,6 @@ from tests.native.rm_params import (
     memory,
 )
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def test_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> None:

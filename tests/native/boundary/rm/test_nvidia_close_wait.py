@@ -9,13 +9,12 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.page_tables import Mapped, charged_bytes
 from tests.native.rm_params import (
     CTL,
@@ -50,11 +49,10 @@ LONG_S = 60.0
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        made.range(BASE, SIZE)
-        waits(made, LONG_S)  # the machine may be busy
-        yield made
+def here(here: World) -> World:
+    here.range(BASE, SIZE)
+    waits(here, LONG_S)  # the machine may be busy
+    return here
 
 
 def allocate(tenant: Tenant, client: int, size: int = SIZE, handle: int = 0x100) -> int:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import World, world
+from tests.native.nvidia_mediated import World
 from tests.support.rm_numbers import NV2080_CTRL_CMD_FB_GET_INFO_V2
 
 MIB = 1 << 20
 # Of the profile h200.
 CONTEXT_MIB, COPY_CONTEXT_MIB = 240, 2
 FB_INFO = NV2080_CTRL_CMD_FB_GET_INFO_V2
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def test_context_bytes_match_the_cards_count(here: World) -> None:

@@ -10,16 +10,15 @@ import errno
 import itertools
 import signal
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from sim import cards
 from tests.native.dying import WAIT_S, mortal, tear
-from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.nvidia_mediated import Answer, Tenant, World
 from tests.native.registered_steps import (
     CHANNEL,
     GROUP_HANDLE,
@@ -186,12 +185,6 @@ CALLS: dict[str, tuple[Call, tuple[Call, ...]]] = {
     "registered channel": (Program.register_channel, ()),
 }
 DEATHS = [(nth, answered) for nth in range(1, CALLS_MAX) for answered in (False, True)]
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def program(here: World, before: tuple[Call, ...]) -> Program:

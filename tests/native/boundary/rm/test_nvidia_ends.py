@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from tests.native.nvidia_mediated import World, world
+from tests.native.nvidia_mediated import World
 from tests.native.rm_params import CTL, ROOT
 from tests.native.watching import removed
 from tests.support.waiting import readable, until
 
 FILES = 20
 WAIT_MS = 60_000
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def told(here: World) -> int:

@@ -6,10 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from sim import cards
 from tests.native.export_steps import (
@@ -29,7 +25,7 @@ from tests.native.export_steps import (
     pair,
     share,
 )
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.rm_params import (
     CARD,
     CTL,
@@ -56,12 +52,6 @@ INFO = nv.NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO
 CREATE = nv.NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD
 EXPORT_SEVERAL = nv.NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD
 IMPORT_SEVERAL = nv.NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def export(tenant: Tenant, client: int, fd: int, handle: int = HANDLE) -> int:

@@ -5,7 +5,6 @@ libraries ask, and that nothing of it is a container's without the driver capabi
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,6 @@ from tests.support import rm_numbers
 from tests.support import rm_numbers as nv
 from tests.support.rm_interface import Item
 
-pytestmark = pytest.mark.native
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
 DEVICE, SUBDEVICE, PARENT, CHANNEL, SEMAPHORES = 0xD0, 0xD1, 0x50, 0x52, 0x60
 # Of displays, of accounts of all, and of the firmware: reasons.tsv says why not.
@@ -50,12 +48,6 @@ NOT_SERVED = {
 # Tables for 512 MiB by the smallest pages.
 TABLES_MIB = 1.125
 VIRTUAL, SPARSE, PROVIDED = 1 << 19, 1 << 26, 1 << 14
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def drawing(here: World, cap_mib: int = 2048) -> Tenant:

@@ -7,13 +7,9 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from native_sched.daemon.engine import Unsuspendable
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.registered_steps import CHANNEL, GROUP_HANDLE, STATUS, USERD, make, working_group
 from tests.native.rm_params import (
     ALLOC_OS_EVENT,
@@ -49,12 +45,6 @@ NO_MEMORY, INVALID_CLIENT, NOT_SUPPORTED = (
 ATTACHED, SCHEDULE = nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, nv.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE
 PIDS, PID_INFO = nv.NV2080_CTRL_CMD_GPU_GET_PIDS, nv.NV2080_CTRL_CMD_GPU_GET_PID_INFO
 FB_INFO, DISABLE = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, nv.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def test_memory_is_charged_capped_and_released(here: World) -> None:

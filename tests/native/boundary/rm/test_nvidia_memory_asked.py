@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.rm_params import MEMORY, MEMORY_SYSTEM, MIB, memory
 from tests.support import rm_numbers as nv
 
@@ -20,12 +19,6 @@ BY_SIZE, SMALL, BIG, HUGE = range(4)
 OF_2_MIB, OF_512_MIB, OF_256_GIB = 1, 2, 3
 ALLOC_SIZE, HOST, OS_DESCRIPTOR = nv.NVOS32_FUNCTION_ALLOC_SIZE, 1, nv.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR
 TIB = 1 << 40
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def reached(here: World) -> int:

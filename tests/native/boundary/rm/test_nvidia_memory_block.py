@@ -5,22 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.recordings.script import memory_block_bytes
 from tests.support.rm_numbers import NV_ESC_SYS_PARAMS
 
 KERNELS, OTHER = 1 << 31, 128 << 20
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def memory_block(here: World, size: int) -> None:

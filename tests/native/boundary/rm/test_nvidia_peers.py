@@ -5,12 +5,10 @@ are in tests/hostile/test_peers.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.nvidia_mediated import Answer, Tenant, World
 from tests.native.rm_params import DEVICE, ROOT
 from tests.support import rm_numbers as nv
 
@@ -27,12 +25,6 @@ NVLINK_STATUS, CLASSES = nv.NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS, nv.NV0080_
 NOT_SUPPORTED, NO_PEER, SKIP = nv.NV0000_P2P_CAPS_STATUS_NOT_SUPPORTED, 0xFF, 1
 PEERS = (nv.NV50_P2P, nv.NV50_THIRD_PARTY_P2P, 0xF8, 0xF9, 0xFB, 0xFC, 0xFD)
 CAPS_BYTES, CLASSES_BYTES = 8348, 804
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def asked(tenant: Tenant, client: int, thing: int, command: int, params: bytes) -> Answer:

@@ -14,7 +14,6 @@ from tests.native.nvidia_mediated import World, world
 from tests.support import rm_interface, rm_numbers
 from tests.support.rm_interface import Item
 
-pytestmark = pytest.mark.native
 INTERFACE = rm_interface.read()
 BRANCH = (580, 65)
 # In the outer structs of RM_CONTROL and RM_ALLOC.

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.native.export_steps import (
     FOR_ALL,
@@ -21,18 +17,12 @@ from tests.native.export_steps import (
     pair,
     share,
 )
-from tests.native.nvidia_mediated import World, world
+from tests.native.nvidia_mediated import World
 from tests.support import rm_numbers as nv
 
 INHERITED = nv.NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
 FOR_USER, FOR_CLIENT, FOR_PROCESS = 2, 3, 4
 REVOKE, COMPOSE = 1, nv.RS_SHARE_ACTION_FLAG_COMPOSE
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def test_share_with_everybody_is_recorded_and_made_for_one_client(here: World) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,6 @@ PREEMPT = nv.NVA06C_CTRL_CMD_PREEMPT
 CONTROL_STATUS, ALLOC_STATUS = 0x1C, 0x28
 GROUP_HANDLE, ALLOC = 0x900, nv.NV_ESC_RM_ALLOC
 NO_ID = 0xFFFFFFFF
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def says(tenant: Tenant, client: int, thing: int, command: int, params: bytes) -> int:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from native_sched.daemon.engine_refused import Refused
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.rm_params import (
     ADDRESS_SPACE,
     CARD_CONTEXT_MIB,
@@ -87,12 +85,6 @@ def virtual(
     struct.pack_into("II", params, 0x18, attributes, huge_attributes)
     struct.pack_into("I", params, 0x6C, space)
     return bytes(params)
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def make(tenant: Tenant, client: int, handle: int, class_id: int, params: bytes, parent: int = 0xD0) -> int:

@@ -5,7 +5,6 @@ unmapping, sessions, and that nothing of it is a container's without the driver 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,6 @@ from tests.support import rm_numbers
 from tests.support import rm_numbers as nv
 from tests.support.rm_interface import Item
 
-pytestmark = pytest.mark.native
 STATUS_AT, MADE_STATUS_AT, MADE_AT = 0x1C, 0x28, 8
 DEVICE, SUBDEVICE, SPACE, BARE = 0xD0, 0xD1, 0x50, 0x60
 DECODER, JPEG = 0x13, 0x2B
@@ -50,12 +48,6 @@ def whole(here: World, tenant: Tenant) -> Tenant:
 def with_video(here: World, tenant: Tenant) -> Tenant:
     here.engine.capabilities(tenant.id, ["video"])
     return tenant
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def bare(engine: int = DECODER, *, userd: int = 0, vaspace: int = 0, version: str = VERSION) -> bytes:

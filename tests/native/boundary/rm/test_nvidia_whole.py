@@ -22,7 +22,6 @@ from tests.support import rm_interface, rm_numbers
 from tests.support import rm_numbers as nv
 from tests.support.rm_interface import Item
 
-pytestmark = pytest.mark.native
 INTERFACE = rm_interface.read()
 BRANCH = (580, 65)
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
@@ -33,12 +32,6 @@ WHOLE = [
     for item in (*INTERFACE.classes, *INTERFACE.controls)
     if item.whole and item.number >> 16 != nv.GF100_ZBC_CLEAR and INTERFACE.lives_at(item.name, BRANCH)
 ]
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 @contextmanager

@@ -7,8 +7,6 @@ import errno
 import os
 import random
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +26,7 @@ from tests.native.external_steps import (
     map_range,
     unmap_range,
 )
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes, tables_bytes
 from tests.native.rm_params import (
     MEMORY,
@@ -52,10 +50,9 @@ ATTACHED = nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        made.range(BASE, SIZE)
-        yield made
+def here(here: World) -> World:
+    here.range(BASE, SIZE)
+    return here
 
 
 def allocate(tenant: Tenant, client: int, handle: int = HANDLE, size: int = SIZE) -> int:

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.registered_steps import SPACE, SPACE_STATUS, make_space, of_one_group, registers_space
 from tests.native.rm_params import FREE, UVM, UVM_REGISTER_GPU_VASPACE
 from tests.native.uvm_params import register_space
@@ -23,11 +21,10 @@ OK, ILLEGAL_ACTION = 0, NV_ERR_ILLEGAL_ACTION
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
+def here(here: World) -> World:
     """Nobody looks of himself."""
-    with world(tmp_path) as made:
-        made.managed_looks(3600)
-        yield made
+    here.managed_looks(3600)
+    return here
 
 
 def started(here: World) -> tuple[Tenant, int]:

@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.rm_params import CTL, FREE, MEMORY, MIB, ROOT, UVM_INITIALIZE, memory
 from tests.native.watching import removed, watched
 from tests.support import rm_numbers as nv
@@ -30,12 +30,6 @@ DISABLE_HMM, MULTI_PROCESS = 1, 2
 STATUS = 0x28
 # Linux tells the map of an address space to a process that has it open.
 QUERIES = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11)
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

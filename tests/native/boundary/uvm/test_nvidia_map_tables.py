@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +19,7 @@ from tests.native.external_steps import (
     map_range,
     unmap_range,
 )
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes
 from tests.native.rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, host_memory, memory
 from tests.native.uvm_params import GPU_ONE, GPU_TWO, map_external
@@ -34,10 +32,9 @@ BY_PAGE = {4096: 1 << 23, BIG_PAGE: 2 << 23, HUGE_PAGE: 3 << 23}
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        made.range(BASE, SIZE)
-        yield made
+def here(here: World) -> World:
+    here.range(BASE, SIZE)
+    return here
 
 
 def paged(size: int, page: int) -> bytes:

@@ -8,13 +8,12 @@ import os
 import random
 import signal
 import struct
-from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.nvidia_mediated import Answer, Tenant, World
 from tests.native.registered_steps import (
     CHANNEL,
     GROUP_HANDLE,
@@ -63,12 +62,6 @@ INVALID_OBJECT_HANDLE = nv.NV_ERR_INVALID_OBJECT_HANDLE
 NOT_SUPPORTED = nv.NV_ERR_NOT_SUPPORTED
 INTENT_FREE, INTENT_UVM, CAUGHT_INTENDED, HEAD_BYTES = 1, 3, 2, 4096
 WAIT_S = 60
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def registered(here: World) -> tuple[Tenant, int]:

@@ -6,13 +6,11 @@ import ctypes
 import errno
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import Future
-from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.nvidia_mediated import Answer, Tenant, World
 from tests.native.registered_steps import (
     CHANNEL,
     GROUP_HANDLE,
@@ -48,12 +46,6 @@ INVALID_DEVICE, INVALID_OBJECT_HANDLE = nv.NV_ERR_INVALID_DEVICE, nv.NV_ERR_INVA
 NOT_SUPPORTED = nv.NV_ERR_NOT_SUPPORTED
 NO_GPU = bytes(16)
 WAIT_S = 60
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        yield made
 
 
 def started(here: World, tenant: Tenant | None = None) -> tuple[Tenant, int]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.nvidia_mediated import Tenant, World
 from tests.native.rm_params import (
     CTL,
     MEMORY,
@@ -33,10 +31,9 @@ NEVER_S = 1e6
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as made:
-        made.range(BASE, SIZE)
-        yield made
+def here(here: World) -> World:
+    here.range(BASE, SIZE)
+    return here
 
 
 def allocate(tenant: Tenant, client: int) -> int:
