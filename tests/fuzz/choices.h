@@ -1,10 +1,22 @@
-/* The fuzzer's bytes as choices. When they are used up every choice is 0. */
+/* What fuzzers have in common; their bytes as choices. When they are used up every choice is 0. */
 #ifndef FUZZ_CHOICES_H
 #define FUZZ_CHOICES_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static inline void must(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "broken: %s\n", what);
+    abort();
+}
 
 struct choices {
     const uint8_t *at, *end;

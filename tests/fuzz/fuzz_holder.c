@@ -11,14 +11,6 @@
 /* A program that scans the descriptors of all processes, as mgpud does, has this one for a moment too. */
 enum { FDS_MAX = 12, LET_GO_MS = 10000 };
 
-static void must(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
 /* Where the text is a whole object; 0: nowhere. Byte by byte, as slowly as it can come. */
 static size_t end_of(const uint8_t *text, size_t bytes, bool *overflow)
 {
@@ -51,7 +43,6 @@ static void send_piece(int to, const uint8_t *text, size_t bytes, int fd, uint32
     must(sendmsg(to, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes, "the test's own send");
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct choices c = {data, data + (bytes < 24 ? bytes : 24)};

@@ -1,19 +1,12 @@
 /* What mgpu-hook reads: a container's state from its runtime, a reply of mgpud's. */
 #include "../../runtime_hook/common/json.h"
+#include "choices.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CAPACITY = 64, DEPTH = 4 };
-
-static void must(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
 
 static void use(struct slice object, int depth)
 {
@@ -40,7 +33,6 @@ static void use(struct slice object, int depth)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct slice text = {(const char *)data, bytes};

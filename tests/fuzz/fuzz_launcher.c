@@ -13,14 +13,6 @@
 
 enum { WORDS_MAX = 32, TEXT_MAX_BYTES = 4096 };
 
-static void must(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
 static bool absolute_or_empty(const char *path)
 {
     return !*path || *path == '/';
@@ -153,7 +145,6 @@ static void read_argv(struct choices *c)
         must(!argv_is_ours(n, words, &call) || makes(words[call.verb]), "it creates by another verb");
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct choices c = {data, data + bytes};

@@ -191,7 +191,6 @@ static void life(struct choices *c)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct choices c = {data, data + bytes};

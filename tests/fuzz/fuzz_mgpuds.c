@@ -40,14 +40,6 @@ static bool may_be_dropped[LISTENERS_MAX];
 struct children children;
 struct intake intakes[INTAKE_MAX];
 
-static void must(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
 void say(const char *format, ...)
 {
     (void)format;
@@ -333,7 +325,6 @@ static void clear(void)
             held_drop(h);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct choices c = {data, data + bytes};
