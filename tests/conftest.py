@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import arbiter, containerd, cri, crio, dockerd, host, minutes, podman, programs
 from tests.support.arbiter import Arbiter
+from tests.support.checkpoint import Checkpoint, checkpoint_program
 from tests.support.containerd import Containerd
 from tests.support.cri import Kubelet, OnContainerd
 from tests.support.dockerd import Dockerd
@@ -47,6 +48,7 @@ MARKED_FOLDERS = frozenset(
         "fuzz",
         "gpu",
         "hostile",
+        "kubernetes",
         "native",
         "sim",
         "unit",
@@ -157,6 +159,12 @@ def private_host() -> None:
 def mgpu(private_host: None) -> Iterator[Arbiter]:
     """mgpu on two simulated V100-16, with nothing on them; another set-up: arbiter.running()."""
     with arbiter.running() as running:
+        yield running
+
+
+@pytest.fixture
+def checkpoint() -> Iterator[Checkpoint]:
+    with checkpoint_program() as running:
         yield running
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from tests.support import arbiter, containerd, criu
 from tests.support.arbiter import Arbiter
-from tests.support.carried import CAP_MIB, in_use, numba
-from tests.support.checkpoint import Checkpoint, checkpoint_program
+from tests.support.carried import CAP_MIB, numba
+from tests.support.checkpoint import Checkpoint
 from tests.support.colocation import pid_of
 from tests.support.commands import attempt
 from tests.support.containerd import Containerd
@@ -41,17 +41,6 @@ def two(private_host: None) -> Iterator[tuple[Arbiter, Arbiter]]:
         yield one, other
 
 
-@pytest.fixture
-def checkpoint() -> Iterator[Checkpoint]:
-    with checkpoint_program() as running:
-        yield running
-
-
-def move_away(checkpoint: Checkpoint, pid: int) -> None:
-    assert checkpoint(f"lock {pid} 30000") == "locked"
-    assert checkpoint(f"checkpoint {pid}") == "checkpointed"
-
-
 def test_container_goes_on_under_another_mgpud_with_another_gpu(
     two: tuple[Arbiter, Arbiter], tmp_path: Path
 ) -> None:
@@ -59,12 +48,12 @@ def test_container_goes_on_under_another_mgpud_with_another_gpu(
     assert one.listing()["cards"][0]["uuid"] != other.listing()["cards"][0]["uuid"]
     with numba(tmp_path / "images") as carried:
         before = carried.start(one)
-        full = in_use(one)
+        full = one.in_use()
         carried.leave(one)
         done = carried.restore(other, "--detach")
         assert not done.status, done
         assert carried.look() == before
-        assert in_use(other) == full
+        assert other.in_use() == full
         (row,) = other.containers()
         assert (row["state"], row["lost_listener"]) == ("bound", False)
         assert row["reclaim"]["state"] == "running"
@@ -77,7 +66,7 @@ def test_memory_moved_off_behind_mgpus_back_comes_back_whichever_mgpud_finds_it(
     one, other = two
     with numba(tmp_path / "images") as carried:
         before = carried.start(one)
-        move_away(checkpoint, pid_of(one, carried.made.container))
+        checkpoint.move_away(pid_of(one, carried.made.container))
         assert not carried.save(one).status
         done = carried.restore(other, "--detach")
         assert not done.status, done
@@ -195,7 +184,7 @@ def test_containerd_saves_and_restores_a_container_of_several_processes(
     with containerd.running("ctd", path=lambda _: criu.folder()) as engine:
         start_by_ctr(engine, mgpu)
         until(lambda: len(seen(engine)) > 1, "the program has looked")
-        full = in_use(mgpu)
+        full = mgpu.in_use()
         mgpu.mgpu("evict", "carried")
         engine.ctr("container", "checkpoint", "--task", "--rw", "--image", "carried", "saved")
         before = seen(engine)
@@ -205,5 +194,5 @@ def test_containerd_saves_and_restores_a_container_of_several_processes(
         until(lambda: len(seen(engine)) > len(before), "it goes on")
         assert set(seen(engine)) == set(before)
         assert len(set(before)) == 1
-        assert in_use(mgpu) == full
+        assert mgpu.in_use() == full
     arbiter.until_empty(mgpu)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.checkpoint import Checkpoint, checkpoint_program
+from tests.support.checkpoint import Checkpoint
 from tests.support.colocation import pid_of
 from tests.support.foreign import foreign_bundle
 from tests.support.started import Foreground, foreground
@@ -27,12 +27,6 @@ def mgpu(private_host: None) -> Iterator[Arbiter]:
         yield running
 
 
-@pytest.fixture
-def checkpoint() -> Iterator[Checkpoint]:
-    with checkpoint_program() as running:
-        yield running
-
-
 @contextmanager
 def container(mgpu: Arbiter, script: str, *args: str) -> Iterator[tuple[Foreground, int]]:
     """A program in a container, and its pid."""
@@ -40,16 +34,6 @@ def container(mgpu: Arbiter, script: str, *args: str) -> Iterator[tuple[Foregrou
         with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running:
             yield running, pid_of(mgpu, made.container)
     arbiter.until_empty(mgpu)
-
-
-def in_use(mgpu: Arbiter) -> tuple[list[int], list[int]]:
-    """By mgpud's ledger and by the card's own account."""
-    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
-
-
-def move_away(checkpoint: Checkpoint, pid: int) -> None:
-    assert checkpoint(f"lock {pid} 30000") == "locked"
-    assert checkpoint(f"checkpoint {pid}") == "checkpointed"
 
 
 def bring_back(checkpoint: Checkpoint, pid: int) -> None:
@@ -60,28 +44,28 @@ def bring_back(checkpoint: Checkpoint, pid: int) -> None:
 def test_numba_goes_on_with_its_data(mgpu: Arbiter, checkpoint: Checkpoint) -> None:
     with container(mgpu, "evicted_numba.py") as (numba, pid):
         before = json.loads(numba.line())
-        full = in_use(mgpu)
+        full = mgpu.in_use()
         for _ in range(3):
-            move_away(checkpoint, pid)
-            assert in_use(mgpu) == ([0], [0])
+            checkpoint.move_away(pid)
+            assert mgpu.in_use() == ([0], [0])
             numba.tell()
             bring_back(checkpoint, pid)
             assert json.loads(numba.line()) == before
-            until(lambda: in_use(mgpu) == full, "it has as much as before")
+            until(lambda: mgpu.in_use() == full, "it has as much as before")
         assert numba.end() == 0
 
 
 def test_another_mgpud_takes_a_process_back_or_its_end(mgpu: Arbiter, checkpoint: Checkpoint) -> None:
     with container(mgpu, "evicted_numba.py") as (numba, pid):
         before = json.loads(numba.line())
-        move_away(checkpoint, pid)
+        checkpoint.move_away(pid)
         first = mgpu.pid_of("mgpud")
         os.kill(first, signal.SIGKILL)
         until(lambda: mgpu.pids_of("mgpud") not in ([], [first]), "another mgpud")
         bring_back(checkpoint, pid)
         numba.tell()
         assert json.loads(numba.line()) == before
-        move_away(checkpoint, pid)
+        checkpoint.move_away(pid)
         os.kill(pid, signal.SIGKILL)
         numba.process.wait()
     assert checkpoint(f"state {pid}") == "CUDA_ERROR_INVALID_VALUE"

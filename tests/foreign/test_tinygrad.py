@@ -58,11 +58,6 @@ def stopped(mgpu: Arbiter) -> str:
     return (done.err + done.out).splitlines()[-1]
 
 
-def left(mgpu: Arbiter) -> tuple[list[int], list[int]]:
-    """What is in use by mgpud's ledger and by the cards' own account."""
-    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("card", CARDS)
 def test_card_is_opened_and_does_what_its_rings_say(private_host: None, card: str, version: str) -> None:
@@ -71,7 +66,7 @@ def test_card_is_opened_and_does_what_its_rings_say(private_host: None, card: st
         assert seen["opened"]["arch"] == CARDS[card]
         assert seen["opened"]["processors"] > 50
         assert seen["signals"] == {"before": [0, 0], "after": [5, 9], "order": True}
-        until(lambda: left(mgpu) == ([0], [0]), "nothing is left of it")
+        until(lambda: mgpu.in_use() == ([0], [0]), "nothing is left of it")
 
 
 def test_gibibyte_arrives_as_it_was_sent(private_host: None) -> None:
@@ -89,7 +84,7 @@ def test_one_card_copies_to_the_other(private_host: None, version: str) -> None:
             done = made.run(mgpu.runtime)
         assert done.status == 0, done
         assert json.loads(done.out.splitlines()[-1])["peers"] == {"same": True, "arch": ["sm_86", "sm_86"]}
-        until(lambda: left(mgpu) == ([0, 0], [0, 0]), "nothing is left of it")
+        until(lambda: mgpu.in_use() == ([0, 0], [0, 0]), "nothing is left of it")
 
 
 def test_tinygrad_notices_missing_bytes(private_host: None) -> None:
@@ -119,7 +114,7 @@ def test_first_block_is_refused_that_does_not_fit(private_host: None) -> None:
     """By the card's own account: the cap is what the container can have of it, and no block less."""
     with arbiter.running("a10") as mgpu, case(mgpu, "fill", 4096 + 24) as (running, _):
         seen = said(running)
-        (ledger,), (used,) = left(mgpu)
+        (ledger,), (used,) = mgpu.in_use()
         cap = (4096 + 24) * MIB
         print(f"{seen['held']} blocks; the ledger has {(ledger - used) / MIB:.2f} MiB more than the card")
         assert seen["error"] == "MemoryError"
@@ -129,7 +124,7 @@ def test_first_block_is_refused_that_does_not_fit(private_host: None) -> None:
         running.tell()
         assert said(running) == {"after": True}
         assert running.end() == 0
-        until(lambda: left(mgpu) == ([0], [0]), "nothing is left of it")
+        until(lambda: mgpu.in_use() == ([0], [0]), "nothing is left of it")
 
 
 def test_two_tinygrad_processes_at_once(private_host: None) -> None:
@@ -142,7 +137,7 @@ def test_two_tinygrad_processes_at_once(private_host: None) -> None:
         for running in programs:
             assert said(running) == {"same": True}
             assert running.end() == 0
-        until(lambda: left(mgpu) == ([0], [0]), "nothing is left of them")
+        until(lambda: mgpu.in_use() == ([0], [0]), "nothing is left of them")
 
 
 def off(found: list[Span], pid: int) -> int:

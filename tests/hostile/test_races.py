@@ -27,11 +27,6 @@ KILLED = 150
 lasting, mgpu = lasting_mgpu()
 
 
-def counts(mgpu: Arbiter) -> tuple[list[int], list[int]]:
-    """(bytes on each card by the ledger, the same by the card)."""
-    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_calls_by_two_listeners_on_shared_files_and_handles(
     mgpu: Arbiter, built: Programs, seed: int
@@ -47,7 +42,7 @@ def test_calls_by_two_listeners_on_shared_files_and_handles(
                 assert second.line() == "ready"
                 assert first.line() == "done"
                 assert second.line() == "done"
-                ledger, card = counts(mgpu)
+                ledger, card = mgpu.in_use()
                 assert ledger == card
                 [container] = mgpu.containers()
                 for share in container["cards"]:
@@ -56,7 +51,7 @@ def test_calls_by_two_listeners_on_shared_files_and_handles(
                 assert sum(held) == sum(card)
             made.call(mgpu.runtime, "kill", made.container, "KILL")
         until(lambda: mgpu.containers() == [], "the grant is back")
-        assert counts(mgpu) == ([0, 0], [0, 0])
+        assert mgpu.in_use() == ([0, 0], [0, 0])
 
 
 def test_processes_killed_in_the_middle_of_calls(mgpu: Arbiter, built: Programs) -> None:
@@ -82,7 +77,7 @@ def test_processes_killed_in_the_middle_of_calls(mgpu: Arbiter, built: Programs)
                 assert used <= 4096 * MIB
             made.call(mgpu.runtime, "kill", made.container, "KILL")
         until(lambda: mgpu.containers() == [], "the grant is back")
-        assert counts(mgpu) == ([0, 0], [0, 0])
+        assert mgpu.in_use() == ([0, 0], [0, 0])
 
 
 def test_files_of_a_tenant_are_limited(mgpu: Arbiter, built: Programs) -> None:

@@ -16,7 +16,7 @@ from tests.kubernetes.cluster import Cluster, KubectlError, Object
 from tests.support.places import REPOSITORY
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 FOLDER = REPOSITORY / "cluster" / "manifests" / "claims"
 SYSTEM = "--namespace=mgpu-system"

@@ -7,7 +7,7 @@ import pytest
 from tests.kubernetes.cluster import Cluster
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 MEMORY = "mgpu.dev/memory-mib"
 AGENT = ("--namespace=mgpu-system", "-l", "app.kubernetes.io/component=agent")

@@ -16,7 +16,7 @@ import pytest
 
 from tests.kubernetes.cluster import Cluster, Object
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"

@@ -11,7 +11,7 @@ from tests.kubernetes.cluster import Cluster, KubectlError
 from tests.support.places import REPOSITORY
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 FOLDER = REPOSITORY / "cluster" / "manifests" / "beside"
 BLOCKS = "mgpu.dev/memory-64mib"

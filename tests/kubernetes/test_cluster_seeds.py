@@ -10,7 +10,7 @@ from tests.kubernetes.cluster import Cluster
 from tests.support.places import REPOSITORY
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 MANIFESTS = sorted((REPOSITORY / "tests" / "cri" / "manifests").glob("*.yaml"))
 

@@ -37,7 +37,6 @@ from tests.sim.card_protocol import (
 )
 from tests.support import rm_numbers as nv
 
-pytestmark = pytest.mark.sim
 MIB = 1 << 20
 NewClient = Callable[..., Client]
 

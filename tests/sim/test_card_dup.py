@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +33,6 @@ from tests.support.rm_numbers import NV_ESC_RM_DUP_OBJECT as DUP_OBJECT
 from tests.support.rm_numbers import NV_ESC_RM_SHARE as SHARE
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 DENIED = NV_ERR_INSUFFICIENT_PERMISSIONS
 NONE_TYPE, ALL_TYPE, TOKEN_TYPE, CLIENT_TYPE, PID_TYPE = range(5)
 DUP_RIGHT, REVOKE, COMPOSE, INHERITED_SHARE = (

@@ -31,7 +31,6 @@ from tests.sim.card_protocol import COPY_ENGINE, GRAPHICS_ENGINE, OK, PREEMPT, S
 from tests.support.rm_numbers import NV20_SUBDEVICE_0
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 NewClient = Callable[..., Client]
 # A driver without DISABLE_CHANNELS stops a group that is not to be scheduled.
 CARD_OPTIONS = ("--disable-channels", "0")

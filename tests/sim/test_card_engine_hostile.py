@@ -35,7 +35,6 @@ from tests.sim.card_protocol import COPY_ENGINE, GET_TIMESLICE, GRAPHICS_ENGINE,
 from tests.support.rm_numbers import NVA06C_CTRL_CMD_SET_TIMESLICE
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 NewClient = Callable[..., Client]
 # A call takes some microseconds; what a machine that is busy elsewhere adds to it, it adds to a quiet card's
 # as well.

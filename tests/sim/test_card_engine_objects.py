@@ -67,7 +67,6 @@ from tests.sim.card_protocol import (
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 NewClient = Callable[..., Client]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 FILES = {"control": (CTL, 0), "card": (CARD, 0), "another card": (CARD, 1), "nvidia-uvm": (UVM, 0)}

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +29,6 @@ from tests.sim.conftest import NewClient
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 MIB = 1 << 20
 INVALID_PARAMETER, OUT_OF_RANGE = nv.NV_ERR_INVALID_PARAMETER, nv.NV_ERR_OUT_OF_RANGE
 IN_USE = nv.NV_ERR_STATE_IN_USE

@@ -28,7 +28,6 @@ from tests.sim.conftest import A10, NewClient
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 RING, OTHER, POOL, SIZE = 0x10_0000_0000, 0x20_0000_0000, 0x2100_0000_0000, 4 * MIB
 BASE = 0x2000_0000_0000
 HOST = bytes.fromhex("a65e0f4ed7d47ba25047412c142a7773")

@@ -8,15 +8,12 @@ import mmap
 import os
 from pathlib import Path
 
-import pytest
-
 from sim.cards import CardProcess, running
 from tests.sim.card_dup import dup
 from tests.sim.card_protocol import INVALID_ARGUMENT, NOT_SUPPORTED, OK, Client, Connection
 from tests.sim.conftest import NewClient
 from tests.support.rm_numbers import NV_ERR_INVALID_BASE, NV_ERR_INVALID_LIMIT
 
-pytestmark = pytest.mark.sim
 MIB, GIB = 1 << 20, 1 << 30
 
 

@@ -46,7 +46,6 @@ from tests.sim.card_protocol import (
 )
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 KIB, MIB = 1 << 10, 1 << 20
 V100_BYTES = 16160 * MIB
 

@@ -26,7 +26,6 @@ from tests.sim.card_space import COPY, COPY_CLASS, MIB, HardwareChannel, Space, 
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 HERE, THERE, RING, DONE = 0x20_0000_0000, 0x30_0000_0000, 0x10_0000_0000, 0x40_0000_0000
 PITCH, NON_PIPELINED, ONE_WORD = 3 << 7, 2, 1 << 3
 OTHER_KIND = 2

@@ -36,7 +36,6 @@ from tests.sim.card_protocol import (
 from tests.support.rm_numbers import FERMI_VASPACE_A
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 MIB = 1 << 20
 
 

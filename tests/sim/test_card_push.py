@@ -35,7 +35,6 @@ from tests.sim.conftest import A10
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 RING, DATA, OTHER = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
 FROM_PITCH, TO_PITCH, MULTI_LINE, NON_PIPELINED, FOUR_WORDS = 1 << 7, 1 << 8, 1 << 9, 2, 2 << 3
 PITCH = FROM_PITCH | TO_PITCH

@@ -19,7 +19,6 @@ from tests.support import rm_numbers as nv
 from tests.support.places import REPOSITORY
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 BUSY, VALID, IS_GROUP = 1 << 31, 1 << 13, 1 << 12
 INTR_RETRIGGER_1 = 0x200
 CLASSES = {

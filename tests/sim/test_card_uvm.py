@@ -24,7 +24,6 @@ from tests.sim.conftest import A10, NewClient
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.sim
 ILLEGAL, INVALID_ADDRESS = nv.NV_ERR_ILLEGAL_ACTION, nv.NV_ERR_INVALID_ADDRESS
 INVALID_CHANNEL, DENIED = nv.NV_ERR_INVALID_CHANNEL, nv.NV_ERR_INSUFFICIENT_PERMISSIONS
 WRONG_FLAGS = nv.NV_ERR_INVALID_ARGUMENT

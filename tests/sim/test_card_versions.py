@@ -27,7 +27,6 @@ from tests.sim.card_protocol import (
 from tests.support import rm_interface
 from tests.support import rm_numbers as nv
 
-pytestmark = pytest.mark.sim
 INTERFACE = rm_interface.read()
 FB_GET_INFO_V2 = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2
 PERFMON_UTIL = nv.NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2

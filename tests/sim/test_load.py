@@ -18,10 +18,7 @@ from sim.cards import CardProcess, running
 from tests.sim.conftest import Run, library_environment
 from tests.support.waiting import until
 
-pytestmark = [
-    pytest.mark.sim,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 USAGE, REFUSED, FAILED = 64, 2, 1
 
 Load = Callable[..., Any]

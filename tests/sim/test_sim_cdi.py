@@ -14,8 +14,6 @@ from oci_specs.refusal import Refusal
 from sim import cdi
 from sim.cards import CardProcess, running
 
-pytestmark = pytest.mark.sim
-
 
 def test_spec(tmp_path: Path) -> None:
     with running(tmp_path, "v100-16:2", rm_call_us=0) as card:

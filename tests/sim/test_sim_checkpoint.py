@@ -22,10 +22,7 @@ from tests.sim.conftest import library_environment
 from tests.support.checkpoint import Checkpoint, checkpoint_program
 from tests.support.waiting import until
 
-pytestmark = [
-    pytest.mark.sim,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 CASES = Path(__file__).with_name("checkpoint_cases.py")
 
 
@@ -70,12 +67,6 @@ def program(supervised: Callable[[list[str]], list[str]]) -> Iterator[NewProgram
     for one in started:
         with one.process:
             one.process.kill()
-
-
-@pytest.fixture
-def checkpoint() -> Iterator[Checkpoint]:
-    with checkpoint_program() as running:
-        yield running
 
 
 @contextmanager

@@ -15,10 +15,7 @@ import pytest
 from sim.cards import running
 from tests.sim.conftest import Run, library_environment
 
-pytestmark = [
-    pytest.mark.sim,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 PROGRAM = Path(__file__).with_name("ending_cases.py")
 EXACT_MS = 0.1
 OUT_OF_MEMORY, DESTROYED, LAUNCH_FAILED = 2, 709, 719

@@ -13,10 +13,7 @@ import pytest
 
 from tests.sim.conftest import Run
 
-pytestmark = [
-    pytest.mark.sim,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 HERE = Path(__file__).parent
 KIB = 1 << 10
 INVALID_VALUE, UNSUPPORTED_LIMIT, FILE_NOT_FOUND, INVALID_HANDLE = 1, 215, 301, 400

@@ -18,10 +18,7 @@ from oci_specs import paths
 from sim.cards import CardProcess
 from tests.sim.conftest import Run, library_environment
 
-pytestmark = [
-    pytest.mark.sim,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 MIB = 1 << 20
 HERE = Path(__file__).parent
 CONTEXT_BYTES = 200 * MIB

@@ -13,10 +13,7 @@ import pytest
 
 from tests.sim.conftest import Run
 
-pytestmark = [
-    pytest.mark.sim,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 HERE = Path(__file__).parent
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_READY = 1, 2, 101, 600
 PEER_UNSUPPORTED, PEER_NOT_ENABLED = 217, 705

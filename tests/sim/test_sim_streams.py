@@ -15,10 +15,7 @@ import pytest
 from oci_specs import paths
 from tests.sim.conftest import Run
 
-pytestmark = [
-    pytest.mark.sim,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 HERE = Path(__file__).parent
 # A command costs the card's front end about a microsecond; another group's turn a switch.
 EXACT_MS, SWITCHED_MS = 0.1, 2.0

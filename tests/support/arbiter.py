@@ -109,6 +109,10 @@ class Arbiter:
                     return pid
         return None
 
+    def in_use(self) -> tuple[list[int], list[int]]:
+        """Bytes on each card: by mgpud's ledger, and by the card's own account."""
+        return self.used_bytes(), [card.used_bytes for card in self.account().cards]
+
 
 def stands_by(pid: int, words: Sequence[bytes]) -> bool:
     """Whether it is an mgpud that waits to be called: until then its standard input is its line."""

@@ -92,8 +92,3 @@ def numba(
             attempt(*made.argv("runc", "delete", "--force", made.container))
     for fd in (inside, to, said, out):
         os.close(fd)
-
-
-def in_use(mgpu: Arbiter) -> tuple[list[int], list[int]]:
-    """By mgpud's ledger and by the card's own account."""
-    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]

@@ -37,6 +37,10 @@ class Checkpoint:
         answer = self.read()
         return answer.get("state") or answer["error"]
 
+    def move_away(self, pid: int) -> None:
+        assert self(f"lock {pid} 30000") == "locked"
+        assert self(f"checkpoint {pid}") == "checkpointed"
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.lasting import lasting_mgpu
 from tests.support.programs import Programs, inside
-
-pytestmark = pytest.mark.containers
-
 
 lasting, mgpu = lasting_mgpu()
 

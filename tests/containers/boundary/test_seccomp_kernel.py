@@ -31,8 +31,6 @@ from tests.support.seccomp_profiles import (
 )
 from tests.support.watched import RM_PAIRS, UVM_COMMANDS
 
-pytestmark = pytest.mark.containers
-
 SOURCE = Path(__file__).resolve().parents[2] / "programs" / "ioctl_probe.c"
 NONCE = "0123456789abcdef0123456789abcdef"
 # No ioctl of /dev/null gives this one.

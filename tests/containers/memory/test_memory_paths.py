@@ -25,14 +25,9 @@ MIB = 1 << 20
 ENV = {"MGPU_MEMORY_MIB": "2048", "MGPU_GPUS": "2"}
 
 
-def counts(mgpu: Arbiter) -> tuple[list[int], list[int]]:
-    """(bytes on each card by the ledger, the same by the card)."""
-    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
-
-
 def nothing_left(mgpu: Arbiter) -> None:
     until(lambda: mgpu.containers() == [], "the grants are back")
-    assert counts(mgpu) == ([0, 0], [0, 0])
+    assert mgpu.in_use() == ([0, 0], [0, 0])
 
 
 def test_every_path(mgpu: Arbiter, built: Programs) -> None:
@@ -76,10 +71,10 @@ def test_duplicate_outlives_its_file_within_its_container(mgpu: Arbiter, built: 
             with bundle(inside("memory_paths"), "steal", *name, env=ENV, mounts=[built.oci_mount]) as thief:
                 done = thief.run(mgpu.runtime)
                 assert done.out == f"{0x1B}\n", str(done)
-            assert counts(mgpu) == ([MIB, 0], [MIB, 0])
+            assert mgpu.in_use() == ([MIB, 0], [MIB, 0])
             running.tell()
             assert running.line() == "freed"
-            assert counts(mgpu) == ([0, 0], [0, 0])
+            assert mgpu.in_use() == ([0, 0], [0, 0])
             running.tell()
             assert running.line() == "ok"
     nothing_left(mgpu)
@@ -90,7 +85,7 @@ def test_managed_memory_is_charged_on_each_card(mgpu: Arbiter, built: Programs) 
     with bundle(inside("managed"), "over", env=ENV, mounts=[built.oci_mount]) as made:
         with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running:
             assert running.line() == f"{1024 * MIB} {errno.ENOMEM}"
-            assert counts(mgpu) == ([1024 * MIB] * 2, [0, 0])
+            assert mgpu.in_use() == ([1024 * MIB] * 2, [0, 0])
     nothing_left(mgpu)
 
 
@@ -147,7 +142,7 @@ def test_call_that_changes_between_check_and_use(built: Programs) -> None:
             argv = neighbour.argv(mgpu.runtime, "run", "--bundle", neighbour.path, neighbour.container)
             with foreground(argv) as beside:
                 assert beside.line() == "held 0"
-                held = counts(mgpu)
+                held = mgpu.in_use()
                 until(lambda: (mgpu.root / "metrics.sock").exists(), "metrics are served")
                 assert scrape(mgpu.root).values("mgpu_audit_mismatches_total") == [0, 0]
                 with bundle(inside("reclass"), env=ENV, mounts=[built.oci_mount]) as made:
@@ -156,7 +151,7 @@ def test_call_that_changes_between_check_and_use(built: Programs) -> None:
                         assert attacker.line() == "attacking"
                         assert attacker.process.wait(60) == 128 + signal.SIGKILL
                 until(lambda: len(mgpu.containers()) == 1, "the attacker's grant is back")
-                assert counts(mgpu) == held
+                assert mgpu.in_use() == held
                 said = (mgpu.root / "log" / "mgpud.log").read_text()
                 assert said.count("event=killed-unaccounted") == 1
                 # Its own series ended with it.

@@ -12,8 +12,6 @@ from tests.support import rm_interface
 from tests.support.watched import REFUSED_PAIRS, RM_PAIRS, UVM_COMMANDS
 from tools import filter_lists
 
-pytestmark = pytest.mark.unit
-
 INTERFACE = rm_interface.read()
 
 WIDTH = 6

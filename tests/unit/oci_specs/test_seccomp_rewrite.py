@@ -45,8 +45,6 @@ from tests.support.seccomp_profiles import (
 from tests.support.watched import RM_PAIRS, UVM_COMMANDS
 from tests.unit.seccomp_support import check
 
-pytestmark = pytest.mark.unit
-
 LISTENER = "/run/mgpu/seccomp.sock"
 
 
