@@ -1,3 +1,4 @@
+#include "../../base/clock.h"
 #include "control.h"
 
 #include "connection.h"
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A mgpud that was killed is followed by the next within a fraction of a second; several may be, one after
@@ -70,14 +70,6 @@ static bool is_restarting(const char *path)
     return fd == -EPROTOTYPE;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static bool is_not_running(ssize_t result)
 {
     return result == -ENOENT || result == -ECONNREFUSED || result == -ECONNRESET || result == -EPIPE;
@@ -86,11 +78,11 @@ static bool is_not_running(ssize_t result)
 ssize_t control_call(const char *path, const char *request, size_t bytes, char *reply, unsigned int timeout_s,
                      struct error *why)
 {
-    const int64_t end_ms = now_ms() + RESTART_MS;
+    const int64_t end_ms = (int64_t)monotonic_ns() / 1000000 + RESTART_MS;
     ssize_t n;
 
-    while (is_not_running(n = call_once(path, request, bytes, reply, timeout_s, why)) && now_ms() < end_ms &&
-           is_restarting(path))
+    while (is_not_running(n = call_once(path, request, bytes, reply, timeout_s, why)) &&
+           (int64_t)monotonic_ns() / 1000000 < end_ms && is_restarting(path))
         usleep(LOOK_US);
     return n;
 }

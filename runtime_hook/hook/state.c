@@ -1,30 +1,22 @@
+#include "../../base/clock.h"
 #include "state.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char hint[] = "mgpu-hook is for a container runtime to call, with the OCI state on stdin";
 
-static long monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 int state_read(int fd, char *text, size_t capacity, unsigned int timeout_s, struct slice *state,
                struct error *why)
 {
-    long deadline_ms = monotonic_ms() + (long)timeout_s * 1000;
+    long deadline_ms = (long)(monotonic_ns() / 1000000) + (long)timeout_s * 1000;
     size_t bytes = 0;
 
     for (;;) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
-        long left_ms = deadline_ms - monotonic_ms();
+        long left_ms = deadline_ms - (long)(monotonic_ns() / 1000000);
         ssize_t n;
 
         if (left_ms <= 0 || poll(&ready, 1, (int)left_ms) == 0)

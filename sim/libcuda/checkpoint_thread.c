@@ -1,3 +1,4 @@
+#include "../../base/clock.h"
 #include "checkpoint.h"
 #include "stream.h"
 #include "thread.h"
@@ -95,14 +96,6 @@ bool checkpoint_linger(void)
     return true;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * (int64_t)MS_PER_S + time.tv_nsec / NS_PER_MS;
-}
-
 /* No call is under way, nothing submitted is left to do, and no function of the program's will run. */
 static bool is_quiet(void)
 {
@@ -111,11 +104,11 @@ static bool is_quiet(void)
 
 static CUresult lock(uint32_t timeout_ms)
 {
-    int64_t end_ms = now_ms() + timeout_ms;
+    int64_t end_ms = (int64_t)monotonic_ns() / NS_PER_MS + timeout_ms;
 
     gate_close();
     while (!is_quiet()) {
-        if (!checkpoint_linger() || (timeout_ms && now_ms() >= end_ms)) {
+        if (!checkpoint_linger() || (timeout_ms && (int64_t)monotonic_ns() / NS_PER_MS >= end_ms)) {
             gate_open();
             return CUDA_ERROR_NOT_READY;
         }

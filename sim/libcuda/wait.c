@@ -1,3 +1,4 @@
+#include "../../base/clock.h"
 #include "engines.h"
 #include <errno.h>
 #include <limits.h>
@@ -14,14 +15,6 @@ enum {
     SLICES_PER_PROBE = 5,
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000L + now.tv_nsec;
-}
-
 void engines_ring(const struct engines *engines)
 {
     static const uint64_t once = 1;
@@ -37,14 +30,14 @@ bool semaphore_reached(const struct sim_semaphore *semaphore, uint32_t value)
 
 void semaphore_set(struct sim_semaphore *semaphore, uint32_t value)
 {
-    semaphore->timestamp_ns = (uint64_t)now_ns();
+    semaphore->timestamp_ns = monotonic_ns();
     __atomic_store_n(&semaphore->value, value, __ATOMIC_RELEASE);
     syscall(SYS_futex, &semaphore->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static bool spin(const struct sim_semaphore *semaphore, uint32_t value)
 {
-    int64_t end = now_ns() + SPIN_NS;
+    uint64_t end = monotonic_ns() + SPIN_NS;
 
     do {
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
@@ -52,7 +45,7 @@ static bool spin(const struct sim_semaphore *semaphore, uint32_t value)
                 return true;
             __builtin_ia32_pause();
         }
-    } while (now_ns() < end);
+    } while (monotonic_ns() < end);
     return false;
 }
 

@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #error "the system calls below are Linux's own"
 #endif
+#include "../../base/clock.h"
 #include <linux/filter.h>
 #include <linux/kcmp.h>
 #include <linux/seccomp.h>
@@ -22,21 +23,12 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #endif
 enum { COMMAND = 0xc020462a, BYTES = 160 };
-
-static inline uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static inline int compare_ns(const void *a, const void *b)
 {
@@ -102,10 +94,10 @@ static inline struct notified notified_start(const char *name, int n, int togeth
         while (!s->go)
             usleep(100);
         for (int i = 0; i < n; i++) {
-            start = now_ns();
+            start = monotonic_ns();
             for (int k = 0; k < together; k++)
                 ioctl(ends[0], COMMAND, buffer);
-            took[i] = now_ns() - start;
+            took[i] = monotonic_ns() - start;
         }
         print_quantiles(name, took, n);
         _exit(0);

@@ -2,12 +2,12 @@
  * ARCHITECTURE IMPLEMENTATION CHANNELS ROUNDS. Prints both in ns, a line for each of some rounds of so many
  * polls. */
 #define _GNU_SOURCE
+#include "../../base/clock.h"
 #include "../../native_sched/nvidia/driver/chips.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { ONLINE = 1, TIMES = 21, BAR_BYTES = 64 << 10 };
 
@@ -16,14 +16,6 @@ int poll_tenant(uint32_t id, int online, uint32_t cards);
 void poll_channels(uint32_t id, uint32_t more);
 int poll_registers(uint32_t index, const struct chip *chip, const void *bar, size_t bytes);
 void poll_at(uint64_t now);
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 static double poll_ns(const struct chip *chip, uint32_t words, uint32_t channels, int rounds)
 {
@@ -36,10 +28,10 @@ static double poll_ns(const struct chip *chip, uint32_t words, uint32_t channels
     if (bar == MAP_FAILED || poll_tenant(ONLINE, 1, 1) || poll_registers(0, &some, bar, BAR_BYTES))
         exit(1);
     poll_channels(ONLINE, channels - 1);
-    began_ns = now_ns();
+    began_ns = (int64_t)monotonic_ns();
     for (int i = 0; i < rounds; i++)
         poll_at((uint64_t)i * 500000);
-    return (double)(now_ns() - began_ns) / rounds;
+    return (double)((int64_t)monotonic_ns() - began_ns) / rounds;
 }
 
 int main(int argc, char **argv)

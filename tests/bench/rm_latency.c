@@ -7,6 +7,7 @@
  *   refused     an allocation over the cap
  *   view        FB_GET_INFO_V2: the same with one round trip to the card's process in it
  *   alloc_free  an allocation of 64 KiB and its free: two mediated calls with the card in each */
+#include "../../base/clock.h"
 #include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -14,19 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static int ctl;
 static uint32_t client;
 enum { DEVICE = 0xd0, SUBDEVICE = 0xd1, MEMORY = 0xd2 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -132,9 +124,9 @@ static void measure(const char *name, void (*call)(void), int n, const char *end
     for (int i = 0; i < n / 10; i++)
         call();
     for (int i = 0; i < n; i++) {
-        start = now_ns();
+        start = monotonic_ns();
         call();
-        took[i] = now_ns() - start;
+        took[i] = monotonic_ns() - start;
     }
     qsort(took, (size_t)n, sizeof(*took), compare);
     printf("\"%s\": {\"p50_ns\": %llu, \"p99_ns\": %llu}%s", name, (unsigned long long)took[n / 2],

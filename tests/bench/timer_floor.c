@@ -1,20 +1,13 @@
 /* How late this machine wakes a SCHED_FIFO thread that sleeps: what no scheduler in user space can do better.
  * Usage: timer_floor PERIOD_US COUNT. Prints the lateness of each wake-up in ns, a line each. */
 #define _GNU_SOURCE
+#include "../../base/clock.h"
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 int main(int argc, char **argv)
 {
@@ -29,11 +22,11 @@ int main(int argc, char **argv)
     if (sched_setscheduler(0, SCHED_FIFO, &priority))
         perror("timer_floor: SCHED_FIFO");
     for (int i = 0; i < count; i++) {
-        int64_t at_ns = now_ns() + period_ns;
+        int64_t at_ns = (int64_t)monotonic_ns() + period_ns;
         struct timespec at = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
 
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-        late_ns[i] = now_ns() - at_ns;
+        late_ns[i] = (int64_t)monotonic_ns() - at_ns;
     }
     for (int i = 0; i < count; i++)
         printf("%lld\n", (long long)late_ns[i]);

@@ -1,22 +1,14 @@
 /* How long cuInit, the making of a context and the end take, in a process each time. Usage: cuda_start N
  * [PAUSE_MS], between two of them. Prints {"p50_us": ...} of cuInit and context together, the first and the
  * longest of these, and each part by itself. */
+#include "../../base/clock.h"
 #include "cuda_driver.h"
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum part { BEGIN, INIT, CONTEXT, END, PARTS };
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -30,12 +22,12 @@ static void start(double *at)
     void *context;
     int device;
 
-    at[BEGIN] = now_us();
+    at[BEGIN] = (double)monotonic_ns() / 1e3;
     cuda_must(cuda.init(0), "cuInit");
     cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    at[INIT] = now_us();
+    at[INIT] = (double)monotonic_ns() / 1e3;
     cuda_must(cuda.ctx_create(&context, 0, device), "cuCtxCreate");
-    at[CONTEXT] = now_us();
+    at[CONTEXT] = (double)monotonic_ns() / 1e3;
 }
 
 /* The times from one moment of each process to another, in order. */
@@ -67,7 +59,7 @@ int main(int argc, char **argv)
         }
         if (waitpid(pid, &status, 0) != pid || status)
             return 1;
-        at[i][END] = now_us();
+        at[i][END] = (double)monotonic_ns() / 1e3;
         usleep((useconds_t)pause_ms * 1000);
     }
     printf("{\"p50_us\": %.1f, ", between(at, n, BEGIN, CONTEXT)[n / 2]);

@@ -2,24 +2,16 @@
  */
 #ifndef MGPU_TESTS_LONGEST_H
 #define MGPU_TESTS_LONGEST_H
+#include "../../base/clock.h"
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <time.h>
 
 static atomic_uint_least64_t calls, longest_us;
 
-static uint64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 static void called(uint64_t since_us)
 {
-    uint64_t took_us = now_us() - since_us, longest = atomic_load(&longest_us);
+    uint64_t took_us = monotonic_ns() / 1000 - since_us, longest = atomic_load(&longest_us);
 
     while (took_us > longest && !atomic_compare_exchange_weak(&longest_us, &longest, took_us))
         ;

@@ -13,7 +13,7 @@ static int file;
 
 static volatile uint32_t *map(off_t at)
 {
-    uint64_t since_us = now_us();
+    uint64_t since_us = monotonic_ns() / 1000;
     void *found = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, at);
 
     if (found == MAP_FAILED) {

@@ -13,6 +13,7 @@
  * that makes the system calls besides that a mediator cannot do without. */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
+#include "../../base/clock.h"
 #include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,6 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -274,14 +274,6 @@ static void make(const struct call *c, enum tell tell)
     putchar('\n');
 }
 
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 static int compare(const void *a, const void *b)
 {
     const double *x = a, *y = b;
@@ -338,10 +330,10 @@ static void start(struct shared *s, uint32_t until, bool supervised)
         while (!s->go)
             usleep(100);
     }
-    begin = now_us();
+    begin = (double)monotonic_ns() / 1e3;
     for (uint32_t i = 0; i < call_count && calls[i].row <= until; i++) {
         make(&calls[i], TELL_NOTHING);
-        end = now_us();
+        end = (double)monotonic_ns() / 1e3;
         s->call_us[i] = end - begin;
         begin = end;
     }

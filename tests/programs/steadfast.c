@@ -7,6 +7,7 @@
  * is written there (struct ring). On its input a line "stop" has all processes stand still, with what they
  * have: "still MIB"; "go" has them go on; at the end of it they end. A process that was answered wrongly says
  * "wrong ..." and ends. */
+#include "../../base/clock.h"
 #include "../../native_sched/nvidia/rm/export_abi.h"
 #include "rm.h"
 #include <poll.h>
@@ -48,14 +49,6 @@ static void nothing(int number)
     (void)number;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 __attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
 {
     char text[256];
@@ -70,13 +63,13 @@ __attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
 
 static void begin(void)
 {
-    begun_ns = now_ns();
+    begun_ns = monotonic_ns();
 }
 
 /* The call since begin() is to have had this result. */
 static void ended(int64_t result, int64_t right, const char *what)
 {
-    uint64_t ended_ns = now_ns(), i = atomic_fetch_add(&ring->calls, 1) % RING_CALLS;
+    uint64_t ended_ns = monotonic_ns(), i = atomic_fetch_add(&ring->calls, 1) % RING_CALLS;
 
     ring->call[i].begun_ns = begun_ns;
     ring->call[i].ended_ns = ended_ns;

@@ -1,15 +1,7 @@
 /* Takes memory and gives it back. Usage: taker MIB. Prints "up", and for each line on stdin "took RESULT US",
  * the CUDA error and the microseconds of the call, or "gave 0 US" for what it has. */
+#include "../../base/clock.h"
 #include "cuda_driver.h"
-#include <time.h>
-
-static uint64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
 
 int main(int argc, char **argv)
 {
@@ -26,7 +18,7 @@ int main(int argc, char **argv)
     cuda_must(cuda.ctx_create(&context, 0, device), "cuCtxCreate");
     dprintf(1, "up\n");
     while (fgets(line, sizeof(line), stdin)) {
-        uint64_t since_us = now_us();
+        uint64_t since_us = monotonic_ns() / 1000;
         const char *what = memory ? "gave" : "took";
 
         if (memory) {
@@ -35,7 +27,7 @@ int main(int argc, char **argv)
         } else {
             result = cuda.mem_alloc(&memory, strtoull(argv[1], NULL, 10) << 20);
         }
-        dprintf(1, "%s %d %llu\n", what, result, (unsigned long long)(now_us() - since_us));
+        dprintf(1, "%s %d %llu\n", what, result, (unsigned long long)(monotonic_ns() / 1000 - since_us));
     }
     return 0;
 }

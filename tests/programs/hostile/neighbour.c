@@ -1,24 +1,16 @@
 /* A container that does no harm and is to notice nothing. For every line on its input it makes and
  * frees files, clients and memory, and says how long the slowest call took. Usage: neighbour. Prints "ready",
  * then "well US". */
+#include "../../../base/clock.h"
 #include "../rm.h"
-#include <time.h>
 
 enum { ROUNDS = 10, MEMORIES = 4 };
-
-static uint64_t now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
 
 static uint64_t slowest;
 
 static void timed(int64_t result, uint64_t since, const char *what)
 {
-    uint64_t took = now_us() - since;
+    uint64_t took = monotonic_ns() / 1000 - since;
 
     must(result == NV_OK, what);
     if (took > slowest)
@@ -32,11 +24,11 @@ static void round_of_calls(void)
     uint64_t begun;
 
     for (uint32_t i = 0; i < MEMORIES; i++) {
-        begun = now_us();
+        begun = monotonic_ns() / 1000;
         timed(rm_memory(fd, client, FIRST_MEMORY + i, 4 * MIB), begun, "memory");
     }
     for (uint32_t i = 0; i < MEMORIES; i++) {
-        begun = now_us();
+        begun = monotonic_ns() / 1000;
         timed(rm_free(fd, client, FIRST_MEMORY + i), begun, "free");
     }
     must(!rm_free(fd, client, FIRST_MEMORY), "free of nothing");

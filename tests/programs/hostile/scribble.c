@@ -3,24 +3,16 @@
  *        scribble busy              they look as if there was always more, and nothing is ever executed
  *        scribble flip KERNEL_MS    any values, as fast as it can, and all over the memory besides the
  * commands Prints "ready" once it is at it, and goes on until it is killed. */
+#include "../../../base/clock.h"
 #include "../gpu.h"
-#include <time.h>
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* The card takes GP_PUT when the bell rings; a moment later it says something else again. */
 static void seem_idle(const struct gpu *g, struct work *w, uint64_t kernel_ms)
 {
-    uint64_t next = now_ms();
+    uint64_t next = monotonic_ns() / 1000000;
 
     for (;;) {
-        if (now_ms() >= next) {
+        if (monotonic_ns() / 1000000 >= next) {
             submit(g, w, kernel_ms * 1000000);
             next += kernel_ms;
             usleep(50);

@@ -204,7 +204,7 @@ C_LAYERS: dict[str, set[str]] = {
         "native_sched/loop",
     },
     "runtime_hook/common": {"base"},
-    "runtime_hook/hook": {"runtime_hook/common"},
+    "runtime_hook/hook": {"base", "runtime_hook/common"},
     "runtime_hook/launcher": {"base", "runtime_hook/common"},
     "runtime_hook/listener": {"runtime_hook/common"},
     "shim": set(),
@@ -227,7 +227,7 @@ C_LAYERS: dict[str, set[str]] = {
     "sim/card": {"base", "native_sched/nvidia/rm", "sim/abi", "sim/card/gpu", "sim/card/memory"},
     "sim/card/gpu": {"base", "native_sched/nvidia/rm", "sim/abi", "sim/card/memory"},
     "sim/card/memory": set(),
-    "sim/libcuda": {"native_sched/nvidia/rm", "sim/abi", "sim/rmclient"},
+    "sim/libcuda": {"base", "native_sched/nvidia/rm", "sim/abi", "sim/rmclient"},
     "sim/libnvml": {"native_sched/nvidia/rm", "sim/rmclient"},
     "sim/rmclient": {"base", "native_sched/nvidia/rm", "sim/abi", "sim/card"},
 }
