@@ -160,10 +160,8 @@ static int model_value(const struct rmc_card *card, int attribute)
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!value || attribute <= 0 || attribute >= ATTRIBUTES)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {

@@ -44,10 +44,8 @@ void context_end(struct rmc *rm, CUcontext context)
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
     CUresult result;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!context || flags & ~(unsigned int)FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
     result = context_make(entry.rm, entry.device, flags, context);
@@ -78,10 +76,8 @@ CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned int flags, CU
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!context_live(context) || context->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (stack_top() == context)
@@ -98,10 +94,8 @@ CUresult cuCtxDestroy(CUcontext context)
 CUresult cuCtxGetDevice(CUdevice *device)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
     *device = ordinal_of(context->device);
@@ -110,10 +104,8 @@ CUresult cuCtxGetDevice(CUdevice *device)
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     context = context ? context : stack_top();
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
@@ -126,10 +118,8 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = context->flags;
@@ -139,10 +129,8 @@ CUresult cuCtxGetFlags(unsigned int *flags)
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 {
     enum { CONTEXT_API_VERSION = 3020 };
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
     if (!context_live(context ? context : stack_top()))

@@ -18,10 +18,8 @@ struct entry enter_context(CUcontext *context)
 
 CUresult cuCtxSetCurrent(CUcontext context)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (context && !context_live(context))
         return CUDA_ERROR_INVALID_CONTEXT;
     stack_pop();
@@ -32,10 +30,8 @@ CUresult cuCtxSetCurrent(CUcontext context)
 
 CUresult cuCtxGetCurrent(CUcontext *context)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     *context = stack_top();
@@ -44,10 +40,8 @@ CUresult cuCtxGetCurrent(CUcontext *context)
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!context_live(context))
         return CUDA_ERROR_INVALID_CONTEXT;
     return stack_push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -61,10 +55,8 @@ CUresult cuCtxPushCurrent(CUcontext context)
 CUresult cuCtxPopCurrent_v2(CUcontext *context)
 {
     CUcontext popped;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     popped = stack_pop();
     if (context)
         *context = popped;

@@ -6,10 +6,8 @@ enum { KIB = 1024 };
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-    ENTRY entry = enter_device(ordinal);
+    ENTER(entry, enter_device(ordinal));
 
-    if (entry.error)
-        return entry.error;
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
     *device = ordinal;
@@ -18,10 +16,8 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 
 CUresult cuDeviceGetCount(int *count)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
     *count = (int)device_count();
@@ -30,10 +26,8 @@ CUresult cuDeviceGetCount(int *count)
 
 CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!name || bytes <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(name, (size_t)bytes, "%s", entry.device->card->name);
@@ -42,10 +36,8 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
     rmc_uuid(entry.device->card, (uint8_t *)uuid->bytes);
@@ -61,10 +53,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     static const uint32_t index = RM_FB_TOTAL_RAM_SIZE;
     uint32_t kib = 0, status;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
     status = rmc_memory_kib(entry.rm, entry.device->card, &index, &kib, 1);
@@ -80,10 +70,8 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!major || !minor)
         return CUDA_ERROR_INVALID_VALUE;
     *major = (int)entry.device->card->model->cc_major;
@@ -94,10 +82,8 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 CUresult cuDeviceGetPCIBusId(char *bus_id, int bytes, CUdevice device)
 {
     const struct rm_card_info *info;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!bus_id || bytes <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     info = &entry.device->card->info;
@@ -109,10 +95,8 @@ CUresult cuDeviceGetPCIBusId(char *bus_id, int bytes, CUdevice device)
 CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *bus_id)
 {
     unsigned int domain = 0, bus = 0, slot = 0;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!device || !bus_id)
         return CUDA_ERROR_INVALID_VALUE;
     if (sscanf(bus_id, "%x:%x:%x", &domain, &bus, &slot) != 3) {
@@ -133,10 +117,8 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *bus_id)
 
 CUresult cuDeviceGetExecAffinitySupport(int *supported, int type, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!supported || type)
         return CUDA_ERROR_INVALID_VALUE;
     *supported = 0;

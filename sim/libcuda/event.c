@@ -88,10 +88,8 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     struct CUevent_st *event;
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (flags & CU_EVENT_INTERPROCESS)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!out || flags & ~(unsigned int)EVENT_FLAGS)
@@ -109,10 +107,8 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 CUresult cuEventDestroy_v2(CUevent handle)
 {
     struct object *object;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     object = object_find(handle, OBJECT_EVENT);
     if (!object)
         return CUDA_ERROR_INVALID_HANDLE;

@@ -68,40 +68,32 @@ CUresult function_cache_config(CUfunction handle, int config)
 CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     return function_attribute(value, attribute, function, context->device->card);
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     return function_set_attribute(function, attribute, value, context->device->card);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, int config)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     return function_cache_config(function, config);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction function, int config)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!function_find(function))
         return CUDA_ERROR_INVALID_HANDLE;
     return config < 0 || config >= BANK_CONFIGS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

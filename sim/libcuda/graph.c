@@ -42,10 +42,8 @@ static void exec_free(struct object *object)
 CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 {
     struct CUgraph_st *graph;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!out || flags)
         return CUDA_ERROR_INVALID_VALUE;
     graph = calloc(1, sizeof *graph);
@@ -90,10 +88,8 @@ CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph handle, const CUgraphNod
     struct CUgraph_st *graph;
     struct launch launch;
     CUresult error;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     graph = (struct CUgraph_st *)object_find(handle, OBJECT_GRAPH);
     if (!out || !graph || !params || (dependency_count && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
@@ -132,10 +128,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraph
 CUresult cuGraphDestroy(CUgraph handle)
 {
     struct object *object;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     object = object_find(handle, OBJECT_GRAPH);
     if (!object)
         return CUDA_ERROR_INVALID_VALUE;
@@ -149,10 +143,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle, unsigned 
     const struct CUgraph_st *graph;
     struct CUgraphExec_st *exec;
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     graph = (const struct CUgraph_st *)object_find(handle, OBJECT_GRAPH);
     if (!out || !graph || flags & ~(unsigned long long)INSTANTIATE_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
@@ -218,10 +210,8 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
     struct object *object;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     object = object_find(handle, OBJECT_EXEC);
     if (!object)
         return CUDA_ERROR_INVALID_VALUE;

@@ -18,10 +18,8 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
     };
     struct range range = {.bytes = bytes, .kind = RANGE_HOST, .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP};
     uint32_t status;
-    ENTRY entry = enter_context(&range.context);
+    ENTER(entry, enter_context(&range.context));
 
-    if (entry.error)
-        return entry.error;
     if (!pointer || !bytes || flags & ~(unsigned int)ALLOC_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
     range.card = range.context->device->card;
@@ -63,10 +61,8 @@ static struct range *host_range(const void *pointer, enum range_kind kind)
 CUresult cuMemFreeHost(void *pointer)
 {
     struct range *range;
-    ENTRY entry = enter_settled();
+    ENTER(entry, enter_settled());
 
-    if (entry.error)
-        return entry.error;
     range = host_range(pointer, RANGE_HOST);
     if (!range)
         return CUDA_ERROR_INVALID_VALUE;
@@ -85,10 +81,8 @@ CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
         .at = pointer,
         .flags = flags | CU_MEMHOSTREGISTER_DEVICEMAP,
     };
-    ENTRY entry = enter_context(&range.context);
+    ENTER(entry, enter_context(&range.context));
 
-    if (entry.error)
-        return entry.error;
     if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!pointer || !bytes || range.base + bytes < range.base || flags & ~(unsigned int)REGISTER_FLAGS ||
@@ -105,10 +99,8 @@ CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int flags)
 CUresult cuMemHostUnregister(void *pointer)
 {
     struct range *range;
-    ENTRY entry = enter_settled();
+    ENTER(entry, enter_settled());
 
-    if (entry.error)
-        return entry.error;
     range = host_range(pointer, RANGE_REGISTERED);
     if (!range)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
@@ -120,10 +112,8 @@ static CUresult host_flags(const void *pointer, unsigned int *flags)
 {
     const struct range *range;
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     range = range_at((uintptr_t)pointer);
     if (!range || range_is_on_card(range))
         return CUDA_ERROR_INVALID_VALUE;

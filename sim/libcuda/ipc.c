@@ -16,10 +16,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
     struct shared shared;
     CUcontext context;
     CUresult result;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     range = range_in_use(pointer);
     if (!out || !range || range->kind != RANGE_DEVICE || range->pool)
         return CUDA_ERROR_INVALID_VALUE;
@@ -44,10 +42,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsi
     struct range range = {.kind = RANGE_OPENED};
     struct shared shared;
     CUresult result;
-    ENTRY entry = enter_context(&range.context);
+    ENTER(entry, enter_context(&range.context));
 
-    if (entry.error)
-        return entry.error;
     memcpy(&shared, &handle, sizeof shared);
     if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
         shared.instance != range.context->device->card->instance)

@@ -5,10 +5,8 @@ static CUresult command_of(CUfunction handle, CUstream stream, const struct laun
 {
     const struct CUfunc_st *function;
     CUcontext owner;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     function = function_find(handle);
     owner = function ? ((const struct object *)function)->context : NULL;
     if (!function || (owner && owner != stream->object.context))

@@ -21,10 +21,8 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *options, 
 static CUresult check_library(CUlibrary handle)
 {
     const struct object *object;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     object = object_find(handle, OBJECT_MODULE);
     return object && !object->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -62,10 +60,8 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary libra
 
 CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!function)
         return CUDA_ERROR_INVALID_VALUE;
     if (!function_find((CUfunction)kernel))
@@ -81,27 +77,21 @@ CUresult cuKernelGetName(const char **name, CUkernel kernel)
 
 CUresult cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     return function_attribute(value, attribute, (CUfunction)kernel, entry.device->card);
 }
 
 CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     return function_set_attribute((CUfunction)kernel, attribute, value, entry.device->card);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, int config, CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     return function_cache_config((CUfunction)kernel, config);
 }

@@ -22,10 +22,8 @@ void limits_default(CUcontext context)
 CUresult cuCtxGetLimit(size_t *value, int limit)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit < 0 || limit >= CONTEXT_LIMITS)
@@ -37,10 +35,8 @@ CUresult cuCtxGetLimit(size_t *value, int limit)
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (limit < 0 || limit >= CONTEXT_LIMITS)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     context->limit[limit] = value;
@@ -50,10 +46,8 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 CUresult cuCtxGetCacheConfig(int *config)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
     *config = context->cache_config;
@@ -63,10 +57,8 @@ CUresult cuCtxGetCacheConfig(int *config)
 CUresult cuCtxSetCacheConfig(int config)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (config < 0 || config >= CACHE_CONFIGS)
         return CUDA_ERROR_INVALID_VALUE;
     context->cache_config = config;
@@ -76,10 +68,8 @@ CUresult cuCtxSetCacheConfig(int config)
 CUresult cuCtxGetSharedMemConfig(int *config)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
     *config = context->bank_config;
@@ -89,10 +79,8 @@ CUresult cuCtxGetSharedMemConfig(int *config)
 CUresult cuCtxSetSharedMemConfig(int config)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (config < 0 || config >= BANK_CONFIGS)
         return CUDA_ERROR_INVALID_VALUE;
     context->bank_config = config;
@@ -102,10 +90,8 @@ CUresult cuCtxSetSharedMemConfig(int config)
 CUresult cuCtxSetFlags(unsigned int flags)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (flags & ~(unsigned int)SETTABLE_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
     context->flags = flags;
@@ -114,10 +100,8 @@ CUresult cuCtxSetFlags(unsigned int flags)
 
 CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     context = context ? context : stack_top();
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;

@@ -12,10 +12,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
 {
     struct range range = {.bytes = bytes, .kind = RANGE_MANAGED, .flags = flags};
     uint32_t status;
-    ENTRY entry = enter_context(&range.context);
+    ENTER(entry, enter_context(&range.context));
 
-    if (entry.error)
-        return entry.error;
     if (!pointer || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     range.card = range.context->device->card;
@@ -42,10 +40,8 @@ static bool is_managed(CUdeviceptr pointer, size_t bytes)
 static CUresult check_managed(CUdeviceptr pointer, size_t bytes)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     return is_managed(pointer, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -74,10 +70,8 @@ static CUresult tell(uint32_t cmd, CUdeviceptr pointer, size_t bytes, const CUme
     CUresult error = CUDA_SUCCESS;
     CUcontext context;
     uint32_t status;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!is_managed(pointer, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     if (location)

@@ -8,10 +8,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     static const uint32_t indices[] = {RM_FB_HEAP_FREE, RM_FB_TOTAL_RAM_SIZE};
     uint32_t kib[2] = {0}, status;
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!free_bytes || !total_bytes)
         return CUDA_ERROR_INVALID_VALUE;
     status = rmc_memory_kib(entry.rm, context->device->card, indices, kib, 2);
@@ -45,10 +43,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     struct range range = {.bytes = bytes};
     CUresult error;
-    ENTRY entry = enter_context(&range.context);
+    ENTER(entry, enter_context(&range.context));
 
-    if (entry.error)
-        return entry.error;
     if (!pointer || !bytes)
         return CUDA_ERROR_INVALID_VALUE;
     range.card = range.context->device->card;
@@ -101,10 +97,8 @@ static CUresult free_range(const struct rmc *rm, struct range *range)
 CUresult memory_free(CUdeviceptr pointer, bool opened)
 {
     struct range *range;
-    ENTRY entry = enter_settled();
+    ENTER(entry, enter_settled());
 
-    if (entry.error)
-        return entry.error;
     if (!pointer && !opened)
         return CUDA_SUCCESS;
     range = range_in_use(pointer);
@@ -129,10 +123,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
 {
     const struct range *range;
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     range = range_in_use(pointer);
     if (!range)
         return CUDA_ERROR_NOT_FOUND;

@@ -127,10 +127,8 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
 CUresult cuModuleUnload(CUmodule handle)
 {
     struct CUmod_st *module;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     module = (struct CUmod_st *)object_find(handle, OBJECT_MODULE);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -183,10 +181,8 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 {
     struct CUfunc_st *function;
     struct CUmod_st *module;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!out || !name || !*name)
         return CUDA_ERROR_INVALID_VALUE;
     module = (struct CUmod_st *)object_find(handle, OBJECT_MODULE);
@@ -217,10 +213,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule hand
 
 CUresult cuFuncGetName(const char **name, CUfunction handle)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
     if (!function_find(handle))
@@ -231,10 +225,8 @@ CUresult cuFuncGetName(const char **name, CUfunction handle)
 
 CUresult cuFuncGetModule(CUmodule *module, CUfunction handle)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!module)
         return CUDA_ERROR_INVALID_VALUE;
     if (!function_find(handle))

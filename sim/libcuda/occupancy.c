@@ -26,10 +26,8 @@ static int blocks_that_fit(const struct rmc_card *card, unsigned int threads, si
 static CUresult card_for(CUfunction function, const struct rmc_card **card)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     *card = context->device->card;
     return function_find(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -3,10 +3,8 @@
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!device_at(peer))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!can)
@@ -18,10 +16,8 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice device, CUdevice peer)
 {
     enum { FIRST = 1, LAST = 4 };
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!device_at(peer))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!value || attribute < FIRST || attribute > LAST || device == peer)
@@ -33,10 +29,8 @@ CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice device, CUd
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
     return context_live(peer) && peer != context ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
@@ -46,9 +40,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     return context_live(peer) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
 }

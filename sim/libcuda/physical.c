@@ -71,10 +71,8 @@ static bool of_a_device(const CUmemAllocationProp *prop)
 
 CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop, unsigned int option)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!bytes || !of_a_device(prop) || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
         return CUDA_ERROR_INVALID_VALUE;
     *bytes = GRANULARITY_BYTES;
@@ -88,10 +86,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     struct physical made = {.bytes = bytes};
     const struct device *device;
     uint32_t status;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!handle || !bytes || bytes % GRANULARITY_BYTES || flags || !of_a_device(prop))
         return CUDA_ERROR_INVALID_VALUE;
     device = device_at(prop->location.id);
@@ -108,10 +104,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     struct physical *physical;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     physical = physical_find(handle);
     return physical ? physical_put(entry.rm, physical) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -120,10 +114,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                 CUmemGenericAllocationHandle handle)
 {
     const struct physical *physical;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     physical = physical_find(handle);
     if (!prop || !physical)
         return CUDA_ERROR_INVALID_VALUE;
@@ -140,10 +132,8 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
 {
     struct physical *physical;
     uint32_t status;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     physical = physical_find(handle);
     if (!physical || !shareable || flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -159,10 +149,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 {
     struct physical made = {.shared = true};
     uint32_t status;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)

@@ -6,10 +6,8 @@ CUresult place_of(CUdeviceptr pointer, size_t bytes, struct place *place)
 {
     struct range *range;
     uint8_t *first;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     range = range_in_use(pointer);
     if (!range) {
         *place = (struct place){.at = (uint8_t *)(uintptr_t)pointer, .kind = PLACE_PAGEABLE};

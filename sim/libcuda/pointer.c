@@ -101,10 +101,8 @@ CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr pointer)
     const struct range *range;
     union value value;
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     range = range_in_use(pointer);
     if (!data || !range)
         return CUDA_ERROR_INVALID_VALUE;
@@ -120,10 +118,8 @@ CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr pointer)
 CUresult cuPointerGetAttributes(unsigned int count, const int *attributes, void **data, CUdeviceptr pointer)
 {
     const struct range *range;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!count || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     range = range_in_use(pointer);
@@ -143,10 +139,8 @@ CUresult cuPointerGetAttributes(unsigned int count, const int *attributes, void 
 
 CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr pointer)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !range_in_use(pointer))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS; /* a copy that blocks returns when it is done anyway */

@@ -166,10 +166,8 @@ static CUresult take(CUdeviceptr *pointer, size_t bytes, CUmemoryPool handle, CU
     struct pool_use use;
     CUmemoryPool pool;
     CUresult error;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     pool = handle ? pool_find(handle) : pool_current(range.context->device);
     if (!pool)
         return handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
@@ -252,10 +250,8 @@ static struct range *of_a_pool(CUdeviceptr pointer)
 
 static CUresult check_freeable(CUdeviceptr pointer)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     return of_a_pool(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -273,10 +269,8 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
         error = stream_submit_marked(stream, stream_engine(stream), (struct commands){&nothing, 0}, &mark);
     if (error)
         return error;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     range = of_a_pool(pointer);
     if (!range)
         return CUDA_ERROR_INVALID_VALUE;

@@ -3,10 +3,8 @@
 
 static CUresult get_pool(CUmemoryPool *out, CUdevice ordinal, CUmemoryPool (*which)(struct device *device))
 {
-    ENTRY entry = enter_device(ordinal);
+    ENTER(entry, enter_device(ordinal));
 
-    if (entry.error)
-        return entry.error;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *out = which(entry.device);
@@ -26,10 +24,8 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 {
     CUmemoryPool pool;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     pool = pool_find(handle);
     if (!pool || pool->device != entry.device)
         return CUDA_ERROR_INVALID_VALUE;
@@ -40,10 +36,8 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 {
     struct device *device;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     if (props->handleTypes || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -60,10 +54,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
     struct range *range;
     CUmemoryPool pool;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     pool = pool_find(handle);
     if (!pool || pool == pool->device->default_pool || !pool_default(pool->device))
         return CUDA_ERROR_INVALID_VALUE;
@@ -99,10 +91,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void *value)
     struct pool_use use;
     CUmemoryPool pool;
     uint64_t number;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     pool = pool_find(handle);
     if (!pool || !value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -139,10 +129,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
 {
     CUmemoryPool pool;
     uint64_t number;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     pool = pool_find(handle);
     if (!pool || !value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -166,10 +154,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *descriptions, size_t count)
 {
     CUmemoryPool pool;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     pool = pool_find(handle);
     if (!pool || (count && !descriptions))
         return CUDA_ERROR_INVALID_VALUE;
@@ -184,10 +170,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *descript
 CUresult cuMemPoolGetAccess(int *flags, CUmemoryPool handle, const CUmemLocation *location)
 {
     CUmemoryPool pool;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     pool = pool_find(handle);
     if (!flags || !pool || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
         !device_at(location->id))

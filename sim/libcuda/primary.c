@@ -3,10 +3,8 @@
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     CUresult result = CUDA_SUCCESS;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     if (!entry.device->primary)
@@ -28,10 +26,8 @@ static void end_primary(const struct entry *entry)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!entry.device->primary_users)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!--entry.device->primary_users)
@@ -47,10 +43,8 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 /* Its users have to retain it anew. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     end_primary(&entry);
     entry.device->primary_users = 0;
     entry.device->primary_flags = 0;
@@ -64,10 +58,8 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device)
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     entry.device->primary_flags = flags;
     if (entry.device->primary)
         entry.device->primary->flags = flags;
@@ -81,10 +73,8 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = entry.device->primary_flags;

@@ -78,10 +78,8 @@ static bool anything_mapped(CUdeviceptr base, size_t bytes)
 CUresult cuMemAddressFree(CUdeviceptr base, size_t bytes)
 {
     struct reservation **at = &reservations, *gone;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     while (*at && (*at)->base != base)
         at = &(*at)->next;
     if (!*at || (*at)->bytes != bytes || anything_mapped(base, bytes))
@@ -106,10 +104,8 @@ CUresult cuMemMap(CUdeviceptr base, size_t bytes, size_t offset, CUmemGenericAll
 {
     struct range range = {.base = base, .bytes = bytes, .kind = RANGE_MAPPED, .from = offset};
     struct physical *physical;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     physical = physical_find(handle);
     if (!physical || !bytes || bytes % GRANULARITY_BYTES || offset % GRANULARITY_BYTES || flags ||
         base % GRANULARITY_BYTES || offset > physical->bytes || bytes > physical->bytes - offset ||
@@ -203,10 +199,8 @@ CUresult cuMemSetAccess(CUdeviceptr base, size_t bytes, const CUmemAccessDesc *d
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer)
 {
     const struct range *range;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     range = range_at(pointer);
     if (!flags || !location || !range || range->kind != RANGE_MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -220,10 +214,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 {
     const struct range *range;
     struct physical *physical;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     range = range_at((uintptr_t)address);
     if (!handle || !range || range->kind != RANGE_MAPPED)
         return CUDA_ERROR_INVALID_VALUE;

@@ -149,10 +149,8 @@ bool stream_idle(CUstream stream)
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (!stream || flags & ~(unsigned int)CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
     *stream = stream_make(context, engines_lane(context->engines));
@@ -173,10 +171,8 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     CUcontext context;
-    ENTRY entry = enter_context(&context);
+    ENTER(entry, enter_context(&context));
 
-    if (entry.error)
-        return entry.error;
     if (least)
         *least = PRIORITY_LEAST;
     if (greatest)
@@ -188,10 +184,8 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 CUresult cuStreamDestroy_v2(CUstream handle)
 {
     struct object *object;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     object = object_find(handle, OBJECT_STREAM);
     if (!object || is_legacy(handle) || handle->thread)
         return CUDA_ERROR_INVALID_HANDLE;

@@ -5,10 +5,8 @@
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *count = entry.rm->card_count;
@@ -22,10 +20,8 @@ nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!device || index >= entry.rm->card_count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = handle_of(&entry, index);
@@ -39,10 +35,8 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!device || !uuid)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < entry.rm->card_count; i++) {
@@ -65,10 +59,8 @@ static bool parse_bus_id(const char *text, unsigned int *domain, unsigned int *b
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
 {
     unsigned int domain, bus, slot;
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     if (!device || !bus_id || !parse_bus_id(bus_id, &domain, &bus, &slot))
         return NVML_ERROR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < entry.rm->card_count; i++) {
@@ -103,10 +95,8 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!index)
         return NVML_ERROR_INVALID_ARGUMENT;
     *index = index_of(&entry);
@@ -115,10 +105,8 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!minor)
         return NVML_ERROR_INVALID_ARGUMENT;
     *minor = entry.card->info.minor;
@@ -167,10 +155,8 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!major || !minor)
         return NVML_ERROR_INVALID_ARGUMENT;
     *major = (int)entry.card->model->cc_major;

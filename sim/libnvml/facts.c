@@ -7,10 +7,8 @@ enum { ARCH_VOLTA = 5, ARCH_TURING = 6, ARCH_AMPERE = 7, ARCH_ADA = 8, ARCH_HOPP
 
 static nvmlReturn_t answer(nvmlDevice_t device, unsigned int *out, unsigned int value)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!out)
         return NVML_ERROR_INVALID_ARGUMENT;
     *out = value;
@@ -44,10 +42,8 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_m
 
 nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!brand)
         return NVML_ERROR_INVALID_ARGUMENT;
     *brand = strncmp(entry.card->name, "Tesla", strlen("Tesla")) ? BRAND_NVIDIA : BRAND_TESLA;
@@ -56,10 +52,8 @@ nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand)
 
 nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *bits)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!bits)
         return NVML_ERROR_INVALID_ARGUMENT;
     *bits = entry.card->model->memory_bus_bits;
@@ -68,10 +62,8 @@ nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *bits
 
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *architecture)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!architecture)
         return NVML_ERROR_INVALID_ARGUMENT;
     switch (entry.card->arch.architecture) {
@@ -100,10 +92,8 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *archit
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index, int *status)
 {
     enum { CAPABILITIES = 5, P2P_STATUS_NOT_SUPPORTED = 5 };
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!status || !peer || index >= CAPABILITIES)
         return NVML_ERROR_INVALID_ARGUMENT;
     *status = P2P_STATUS_NOT_SUPPORTED;

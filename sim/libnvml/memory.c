@@ -19,10 +19,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
     static const uint32_t indices[] = {RM_FB_TOTAL_RAM_SIZE, RM_FB_HEAP_FREE};
     unsigned long long bytes[2];
     nvmlReturn_t result;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
     result = read_bytes(&entry, indices, bytes, 2);
@@ -36,10 +34,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     static const uint32_t indices[] = {RM_FB_TOTAL_RAM_SIZE, RM_FB_HEAP_SIZE, RM_FB_HEAP_FREE};
     unsigned long long bytes[3];
     nvmlReturn_t result;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (memory->version != NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2))
@@ -59,10 +55,8 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *
     static const uint32_t indices[] = {RM_FB_BAR1_SIZE, RM_FB_BAR1_AVAIL};
     unsigned long long bytes[2];
     nvmlReturn_t result;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
     result = read_bytes(&entry, indices, bytes, 2);

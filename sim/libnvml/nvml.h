@@ -12,6 +12,11 @@ struct entry {
 };
 void leave(struct entry *entry);
 #define ENTRY __attribute__((cleanup(leave))) struct entry
+/* Its function returns the error where there is one. */
+#define ENTER(entry, how) \
+    ENTRY entry = (how);  \
+    if ((entry).error)    \
+    return (entry).error
 
 struct entry enter(void);
 struct entry enter_device(nvmlDevice_t device);

@@ -42,10 +42,8 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned int *count, void *infos, 
 {
     struct use uses[RM_MAX_PIDS];
     uint32_t found, status, room;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!count || (*count && !infos))
         return NVML_ERROR_INVALID_ARGUMENT;
     status = read_uses(&entry, uses, &found);
@@ -86,10 +84,8 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
 /* The simulated card draws nothing and has no MPS server. */
 static nvmlReturn_t list_none(nvmlDevice_t device, unsigned int *count)
 {
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *count = 0;

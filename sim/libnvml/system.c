@@ -6,20 +6,16 @@
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     return copy_text(version, length, entry.rm->driver_version);
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
     char text[80];
-    ENTRY entry = enter();
+    ENTER(entry, enter());
 
-    if (entry.error)
-        return entry.error;
     snprintf(text, sizeof text, "%d.%s", SIM_CUDA_VERSION / 1000, entry.rm->driver_version);
     return copy_text(version, length, text);
 }

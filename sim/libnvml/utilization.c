@@ -60,10 +60,8 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     struct rm_perfmon_layout layout;
     struct sample sample;
     uint32_t status;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!utilization)
         return NVML_ERROR_INVALID_ARGUMENT;
     if ((status = read_ring(&entry, &layout)))
@@ -102,10 +100,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
     struct rm_perfmon_layout layout;
     unsigned int found = 0, room;
     uint32_t status;
-    ENTRY entry = enter_device(device);
+    ENTER(entry, enter_device(device));
 
-    if (entry.error)
-        return entry.error;
     if (!count || (*count && !samples))
         return NVML_ERROR_INVALID_ARGUMENT;
     if ((status = read_ring(&entry, &layout)))
