@@ -27,6 +27,15 @@ export async function every(milliseconds, draw) {
   setTimeout(every, milliseconds, milliseconds, draw);
 }
 
+document.body.insertAdjacentHTML("beforeend", `
+<dialog id="ask" aria-labelledby="ask-title">
+  <form method="dialog">
+    <h2 id="ask-title"><label for="token">Token</label></h2>
+    <p>This is shown to those who have the token.</p>
+    <input id="token" type="password" autocomplete="off" required>
+    <button>Open</button>
+  </form>
+</dialog>`);
 at("ask").addEventListener("close", () => sessionStorage.setItem("token", at("token").value));
 takeToken();
 addEventListener("hashchange", takeToken);
