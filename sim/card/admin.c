@@ -28,8 +28,8 @@ static void print_cards(struct rm *rm, FILE *out)
             "\"context_bytes\":%llu,\"copy_context_bytes\":%llu,\"pci\":\"%s\",\"gpu_id\":%u,\"arch\":%u,\"channel_class\":%u,\"lost\":%s}",
             i ? "," : "", card->index, card->minor, card->uuid, profile->name, profile->key,
             profile->memory_mib, (unsigned long long)profile->context_mib << 20,
-            (unsigned long long)profile->copy_context_mib << 20, card->pci, card->gpu_id,
-            profile->architecture, profile->channel_class, card->lost ? "true" : "false");
+            (unsigned long long)COPY_CONTEXT_MIB << 20, card->pci, card->gpu_id, profile->architecture,
+            profile->channel_class, card->lost ? "true" : "false");
     }
     fputc(']', out);
 }

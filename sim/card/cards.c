@@ -111,7 +111,7 @@ static int engines_start(const struct rm *rm, struct sim_card *card)
     struct gpu_costs costs = {
         .switch_us = rm->switch_us,
         .copy_mib_per_ms = rm->copy_mib_per_ms ? rm->copy_mib_per_ms : card->profile->copy_mib_per_ms,
-        .launch_us = card->profile->launch_us,
+        .launch_us = LAUNCH_US,
         .registers = registers_of(card->profile->chip),
     };
     int error = gpu_create(&card->gpu, &costs);

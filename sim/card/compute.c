@@ -82,8 +82,7 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_OBJECT_NOT_FOUND;
     if (vaspace && vaspace->class_id != FERMI_VASPACE_A)
         return NV_ERR_INVALID_OBJECT_HANDLE;
-    if (!object_take(object, (uint64_t)(copy || video ? profile->copy_context_mib : profile->context_mib)
-                                 << 20))
+    if (!object_take(object, (uint64_t)(copy || video ? COPY_CONTEXT_MIB : profile->context_mib) << 20))
         return NV_ERR_NO_MEMORY;
     object->group = gpu_group_create(object->card->gpu, params->engine_type, &owner);
     if (!object->group)

@@ -8,15 +8,17 @@
 
 #define SIM_DRIVER_VERSION "580.95.05"
 enum { SIM_CUDA_VERSION = 13000, SIM_PCI_VENDOR = 0x10de };
+enum {
+    COPY_CONTEXT_MIB = 2, /* what the driver itself takes for a group of the copy engine */
+    LAUNCH_US = 10,       /* a kernel that is launched by a descriptor: what it computes is not known here */
+};
 
 struct card_profile {
     const char *key, *name;
     uint32_t memory_mib;
-    uint32_t context_mib;      /* what the driver itself takes for one graphics group, below 256 */
-    uint32_t copy_context_mib; /* the same for a group of the copy engine */
-    uint32_t copy_mib_per_ms;  /* over PCIe, one way; about what the bus's generation carries */
-    uint32_t launch_us; /* a kernel that is launched by a descriptor: what it computes is not known here */
-    uint32_t channel_class; /* the newest */
+    uint32_t context_mib;     /* what the driver itself takes for one graphics group, below 256 */
+    uint32_t copy_mib_per_ms; /* over PCIe, one way; about what the bus's generation carries */
+    uint32_t channel_class;   /* the newest */
     enum chip chip;
     uint32_t architecture, implementation; /* as NV2080_CTRL_CMD_MC_GET_ARCH_INFO reports them */
     uint32_t gpcs, tpcs_per_gpc;           /* of the whole chip; TPCs have two SMs */
