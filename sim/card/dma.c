@@ -89,6 +89,15 @@ void dma_forget(struct rm *rm, const struct rm_object *object)
             at = &(*at)->next;
 }
 
+/* What a channel computes with has a page by which its work starts more, and which holds no data
+ * (kgrobjSetComputeMmio_IMPL() in kernel_graphics_object.c). */
+static bool has_launch_page(const struct rm_object *object)
+{
+    enum { OF_COMPUTE = 0xc0 };
+
+    return class_is_channel(object->parent->class_id) && (object->class_id & 0xff) == OF_COMPUTE;
+}
+
 /* names: how both structs begin. */
 static uint32_t find(struct rm_call *call, const struct rm_map_dma *names, struct rm_object **virtual_memory,
                      struct rm_object **memory)
@@ -101,7 +110,8 @@ static uint32_t find(struct rm_call *call, const struct rm_map_dma *names, struc
     *memory = object_find(call->rm, names->client, names->memory);
     if (!*virtual_memory || !*memory || !object_find(call->rm, names->client, names->device))
         return NV_ERR_OBJECT_NOT_FOUND;
-    if (!is_virtual((*virtual_memory)->class_id) || !class_has_names((*memory)->class_id))
+    if (!is_virtual((*virtual_memory)->class_id) ||
+        !(class_has_names((*memory)->class_id) || has_launch_page(*memory)))
         return NV_ERR_INVALID_OBJECT_HANDLE;
     return NV_OK;
 }
@@ -135,7 +145,7 @@ static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64
 
     if (status)
         return status;
-    bytes = mappable_bytes(memory);
+    bytes = has_launch_page(memory) ? PAGE_MASK + 1 : mappable_bytes(memory);
     if (asked->offset >= bytes || asked->length > bytes - asked->offset)
         return NV_ERR_INVALID_LIMIT;
     base = asked->flags & OFFSET_IS_FIXED ? *at : free_base(call->rm, virtual_memory->space);
@@ -156,7 +166,7 @@ static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64
         .base = base,
         .length = asked->length,
     };
-    if (!(pages_unreached(memory) ||
+    if (!(pages_unreached(memory) || has_launch_page(memory) ||
           space_map(mapping->space, base, asked->length, memory->memory, asked->offset, mapping))) {
         free(mapping);
         return NV_ERR_NO_MEMORY;

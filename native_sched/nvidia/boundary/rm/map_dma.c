@@ -18,11 +18,20 @@
 #include <errno.h>
 #include <string.h>
 
-static bool too_long(const struct rm_object *memory, uint64_t length)
+/* RM has a page for what a channel computes with, by which the work of that channel starts more of its own,
+ * and which is no memory; of its other objects it says that they have none (kgrobjGetMemInterMapParams_IMPL()
+ * in kernel_graphics_object.c). Vulkan maps it. */
+static bool is_of_a_channel(const struct objects *o, uint32_t slot)
 {
-    static const uint64_t most = 8ull << 30;
+    return rm_kind_of(o->slot[o->slot[slot].parent].class_id) == RM_KIND_CHANNEL;
+}
 
-    return length > most || (memory->memory_bytes && length > memory->memory_bytes);
+static bool too_long(const struct objects *o, uint32_t memory, uint64_t length)
+{
+    static const uint64_t most = 8ull << 30, page = 4096;
+    uint64_t bytes = is_of_a_channel(o, memory) ? page : o->slot[memory].memory_bytes;
+
+    return length > most || (bytes && length > bytes);
 }
 
 /* A slot for the mapping, which hangs from what it ends with; its charge is set aside. NV_OK or another RM
@@ -40,9 +49,9 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
     if (!virtual_memory || !memory || !call_find(c, a->client, a->device))
         return NV_ERR_INVALID_OBJECT_HANDLE;
     if (rm_kind_of(o->slot[virtual_memory].class_id) != RM_KIND_VIRTUAL_MEMORY ||
-        !may_be_mapped(o->slot[memory].class_id))
+        !(may_be_mapped(o->slot[memory].class_id) || is_of_a_channel(o, memory)))
         return NV_ERR_INVALID_OBJECT_HANDLE;
-    if (too_long(&o->slot[memory], a->length))
+    if (too_long(o, memory, a->length))
         return NV_ERR_INVALID_ARGUMENT;
     parked_note_lent(c, &t->ledger[o->slot[virtual_memory].card], bytes);
     if (ledger_reserve(&t->ledger[o->slot[virtual_memory].card], bytes) < 0)

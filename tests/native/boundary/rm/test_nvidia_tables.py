@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from native_sched.daemon.engine_refused import Refused
 from tests.native.nvidia_mediated import Tenant, World
+from tests.native.registered_steps import CHANNEL, of_one_group
 from tests.native.rm_params import (
     ADDRESS_SPACE,
     CARD_CONTEXT_MIB,
@@ -35,7 +36,7 @@ OK, NO_MEMORY = 0, nv.NV_ERR_NO_MEMORY
 KIB, GIB, TIB = 1 << 10, 1 << 30, 1 << 40
 LAZY, VIRTUAL_FLAG = nv.NVOS32_ALLOC_FLAGS_LAZY, nv.NVOS32_ALLOC_FLAGS_VIRTUAL
 EXTERNALLY_MANAGED, SPARSE = nv.NVOS32_ALLOC_FLAGS_EXTERNALLY_MANAGED, nv.NVOS32_ALLOC_FLAGS_SPARSE
-SPACE = 0x800
+SPACE, COMPUTE, COPIES = 0x800, 0x801, 0x802
 ATTACHED = nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
 MAP_MEMORY_DMA_STATUS = 0x38
 OFFSET_FIXED = 1 << 15
@@ -249,6 +250,33 @@ def test_mapping_of_any_length_is_refused(
     before = here.engine.refused(tenant.id)[kind]
     tenant.ioctl(tenant.ctl, MAP_MEMORY_DMA, outer)
     assert here.engine.refused(tenant.id)[kind] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("handle", "length", "status"),
+    [
+        (COMPUTE, 4096, OK),
+        (COMPUTE, 8192, nv.NV_ERR_INVALID_ARGUMENT),
+        (COPIES, 4096, nv.NV_ERR_INVALID_OBJECT_HANDLE),
+    ],
+)
+def test_page_of_what_a_channel_computes_with_is_mapped(
+    here: World, handle: int, length: int, status: int
+) -> None:
+    """As Vulkan does on an H200: no memory, and the driver has it for the classes of compute alone."""
+    tenant, client = of_one_group(here, here.tenant(cap_mib=2048))
+    for class_id, params in ((nv.HOPPER_COMPUTE_A, bytes(16)), (nv.HOPPER_DMA_COPY_A, bytes(8))):
+        made = COMPUTE if class_id == nv.HOPPER_COMPUTE_A else COPIES
+        assert make(tenant, client, made, class_id, params, CHANNEL) == OK
+    assert space(tenant, client) == OK
+    assert make(tenant, client, 0x100, VIRTUAL, virtual(MIB)) == OK
+    before = here.used_mib(tenant)
+    outer = struct.pack("<4I2Q4IQII", client, 0xD0, 0x100, handle, 0, length, 0, 0, 0, 0, 0, 0, 0)
+    mapped = tenant.ioctl(tenant.ctl, MAP_MEMORY_DMA, outer)
+    assert (mapped.result, mapped.u32(MAP_MEMORY_DMA_STATUS)) == (0, status)
+    assert (here.used_mib(tenant) > before) == (status == OK)
+    tenant.free(client, handle)
+    assert here.used_mib(tenant) <= before
 
 
 def mapping(client: int, length: int) -> bytes:
