@@ -1,7 +1,8 @@
 /* How files of nvidia-uvm are initialised. Without UVM_INIT_FLAGS_DISABLE_HMM a card's faults bring in any
  * memory of the process, and it is no range that could be charged: on whole cards it takes nobody's room.
  * With UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE managed pages outlive the process that mapped them
- * (uvm_destroy_vma_managed() of NVIDIA's open-gpu-kernel-modules).
+ * (uvm_destroy_vma_managed() of NVIDIA's open-gpu-kernel-modules): the server of MPS asks for it, and on
+ * whole cards they are its container's.
  *
  * INITIALIZE runs in its caller, since it is about the calling process. The flag is put where the kernel will
  * read it, and another thread can take it away, or put another file in the place of the one that we have
@@ -26,11 +27,12 @@ static void inflight(const struct mediator *m, struct tenant *t)
 
 int managed_initialized(const struct mediator *m, struct tenant *t, const struct open_file *file)
 {
+    static const uint64_t of_whole_cards[] = {0, UVM_INIT_MULTI_PROCESS,
+                                              UVM_INIT_MULTI_PROCESS | UVM_INIT_DISABLE_HMM};
     int e = m->ops->initialized ? m->ops->initialized(m->driver, file, UVM_INIT_DISABLE_HMM) : 1;
 
-    if (e == 0 && t->whole)
-        e = m->ops->initialized(m->driver, file, 0);
-
+    for (size_t i = 0; i < sizeof(of_whole_cards) / sizeof(*of_whole_cards) && e == 0 && t->whole; i++)
+        e = m->ops->initialized(m->driver, file, of_whole_cards[i]);
     assert_held(&t->calls);
     if (e == 0)
         inflight(m, t);
@@ -43,7 +45,7 @@ static int continue_with(struct call *c, uint64_t flags)
     struct managed *g = c->tenant->managed;
     int e;
 
-    if (flags & UVM_INIT_MULTI_PROCESS)
+    if (flags & UVM_INIT_MULTI_PROCESS && !c->tenant->whole)
         return rm_refusal(NV_ERR_NOT_SUPPORTED);
     if (managed_reach(g) < 0 || managed_begin(c) < 0)
         return rm_refusal(NV_ERR_NO_MEMORY);

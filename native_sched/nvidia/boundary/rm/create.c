@@ -241,27 +241,25 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device)
     return i ? o->slot[i].handle : 0;
 }
 
-/* Nothing runs on the card that the scheduler cannot see and stop: what it cannot take on is not made. */
-static int announce(struct call *c, const struct creation *a, const struct place *p)
+int object_announce(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle)
 {
-    bool group = rm_kind_of(a->class_id) == RM_KIND_GROUP;
     struct rm_target name;
     struct rm_object obj;
-    uint32_t subdevice;
+    uint32_t parent, subdevice;
 
-    if (!group && rm_kind_of(a->class_id) != RM_KIND_CHANNEL)
-        return 0;
     {
         const struct objects *o = &c->tenant->objects;
         WITH_TENANT(c->tenant);
-        obj = o->slot[call_find_on(c, p->file, a->root, a->handle)];
-        subdevice = group ? subdevice_below(o, p->parent) : 0;
+        obj = o->slot[call_find_on(c, file, client, handle)];
+        parent = o->slot[obj.parent].handle;
+        subdevice = subdevice_below(o, obj.parent);
     }
 
-    if (!object_target(c->m, &obj, p->file, &name))
+    if (!object_target(c->m, &obj, file, &name))
         return 0;
-    return group ? groups_add(c->tenant->groups, &name, p->card, obj.engine_type, subdevice)
-                 : groups_add_channel(c->tenant->groups, &name, a->parent);
+    return rm_kind_of(obj.class_id) == RM_KIND_GROUP
+               ? groups_add(c->tenant->groups, &name, obj.card, obj.engine_type, subdevice)
+               : groups_add_channel(c->tenant->groups, &name, parent);
 }
 
 /* False when it may still be there. */
@@ -333,7 +331,7 @@ static struct answer create_in(struct call *c, struct place *p, struct creation 
     }
     if (rm_kind_of(a->class_id) == RM_KIND_SUBDEVICE)
         utilization_expected(c->tenant);
-    if (announce(c, a, p) >= 0)
+    if (object_announce(c, file, a->root, a->handle) >= 0)
         return answered(NV_OK);
     if (take_back(c, a, p))
         ended(c, find_made(c, file, a));

@@ -1,5 +1,6 @@
-/* DUP_OBJECT and SHARE: a second name for memory of the same tenant, through any of its clients. Another
- * tenant's object and one that does not exist get the same answer. */
+/* DUP_OBJECT and SHARE: a second name for memory of the same tenant, through any of its clients, and on whole
+ * cards for a channel group, in which clients of MPS make channels. Another tenant's object and one that does
+ * not exist get the same answer. */
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "handlers.h"
 #include "control.h"
@@ -14,6 +15,12 @@ bool may_have_name(const struct objects *o, uint32_t source, uint32_t parent)
            rm_kind_of(o->slot[source].class_id) == RM_KIND_HOST_MEMORY;
 }
 
+static bool may_have_names(const struct tenant *t, uint32_t class_id)
+{
+    return rm_class_has_names(class_id) || rm_kind_of(class_id) == RM_KIND_VASPACE ||
+           (t->whole && rm_kind_of(class_id) == RM_KIND_GROUP);
+}
+
 /* Where the new name goes and what it stands for. NV_OK or another RM status. */
 static uint32_t find_both(const struct call *c, const struct rm_dup *d, uint32_t *parent, uint32_t *source)
 {
@@ -26,8 +33,7 @@ static uint32_t find_both(const struct call *c, const struct rm_dup *d, uint32_t
         return NV_ERR_INVALID_OBJECT_PARENT;
     if (!(*source = objects_find(o, d->source_client, d->source_handle)))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
-    if (!rm_class_has_names(o->slot[*source].class_id) &&
-        rm_kind_of(o->slot[*source].class_id) != RM_KIND_VASPACE)
+    if (!may_have_names(c->tenant, o->slot[*source].class_id))
         return NV_ERR_NOT_SUPPORTED;
     return may_have_name(o, *source, *parent) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }
@@ -103,6 +109,10 @@ struct answer mediate_dup(struct call *c)
     {
         WITH_TENANT(t);
         e = object_add_alias(t, parent, source, d->client, d->handle);
+    }
+    if (e == 0 && (e = object_announce(c, &c->file, d->client, d->handle)) < 0) {
+        WITH_TENANT(t);
+        object_drop(t, call_find(c, d->client, d->handle));
     }
     if (e < 0) {
         object_roll_back(c, d->client, d->parent, d->handle);

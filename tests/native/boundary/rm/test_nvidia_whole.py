@@ -14,9 +14,19 @@ import pytest
 
 from native_sched.daemon.engine import NodeKind
 from native_sched.daemon.engine_refused import Refused
+from tests.native.export_steps import FOR_ALL, OTHER, duplicate, share
 from tests.native.nvidia_mediated import Tenant, World, world
-from tests.native.registered_steps import SPACE, make_space, of_one_group, registers_space
-from tests.native.rm_params import MIB, ROOT, UVM_REGISTER_GPU_VASPACE
+from tests.native.registered_steps import (
+    CHANNEL,
+    GROUP_HANDLE,
+    SPACE,
+    make_channel,
+    make_group,
+    make_space,
+    of_one_group,
+    registers_space,
+)
+from tests.native.rm_params import MIB, ROOT
 from tests.native.uvm_params import register_space
 from tests.support import rm_interface, rm_numbers
 from tests.support import rm_numbers as nv
@@ -165,13 +175,36 @@ def test_whole_cards_have_the_memory_of_malloc(here: World, flags: int) -> None:
     assert here.engine.state(whole.id).unaccounted_bytes == 0
 
 
-def test_whole_cards_keep_no_pages_of_processes_that_ended(here: World) -> None:
-    whole, client = of_one_group(here)
-    here.engine.whole(whole.id)
-    make_space(whole, client)
-    assert whole.initialize(lands=MULTI_PROCESS).through
-    assert whole.uvm_call(UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE)).result == -errno.EPERM
-    assert here.engine.state(whole.id).unaccounted_bytes > 0
+@pytest.mark.parametrize("flags", [MULTI_PROCESS, MULTI_PROCESS | DISABLE_HMM])
+@pytest.mark.parametrize("whole", [True, False])
+def test_pages_of_processes_that_ended_are_kept_on_whole_cards_alone(
+    here: World, whole: bool, flags: int
+) -> None:
+    """As the server of MPS asks: they are nobody else's there."""
+    one, client = of_one_group(here)
+    if whole:
+        here.engine.whole(one.id)
+    make_space(one, client)
+    assert one.initialize(lands=flags).through
+    space = one.uvm_call(nv.UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE))
+    refused = space.result == -errno.EPERM, here.engine.state(one.id).unaccounted_bytes > 0
+    assert refused == (not whole, not whole)
+
+
+def test_client_of_mps_works_in_the_servers_group(here: World) -> None:
+    """As it does (recorded on an H200): the group by another name, a channel in it, and that scheduled."""
+    server = here.tenant()
+    mate = here.mate(server)
+    here.engine.whole(server.id)
+    client, its = server.client(), mate.client()
+    make_group(server, client)
+    assert share(server, client, GROUP_HANDLE, FOR_ALL) == 0
+    assert duplicate(mate, its, client, GROUP_HANDLE, OTHER) == 0
+    make_channel(mate, its, group_handle=OTHER)
+    scheduled = mate.control(its, CHANNEL, nv.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, bytes([1, 0, 0]))
+    assert (scheduled.result, scheduled.u32(STATUS_AT)) == (0, 0)
+    server.kill()
+    make_channel(mate, its, CHANNEL + 1, OTHER)
 
 
 def test_mig_instance_is_no_whole_card(tmp_path: Path) -> None:
