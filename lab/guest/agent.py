@@ -60,12 +60,15 @@ def _run(name: str, report: Path) -> int:
 
 
 def _status(child: int, limit_s: float) -> int | None:
+    """The guest's first process waits for orphans too: until then a container's process has its listener."""
+    whom = -1 if os.getpid() == 1 else child
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
+        pid, status = os.waitpid(whom, os.WNOHANG)
+        if pid == child:
             return os.waitstatus_to_exitcode(status)
-        time.sleep(POLL_S)
+        if not pid:
+            time.sleep(POLL_S)
     return None
 
 

@@ -62,3 +62,15 @@ def test_tests_that_hang_say_in_which_call() -> None:
     said = agent.failure("signal:pause", limit_s=1)
     assert said is not None
     assert re.match(r"was not done in 1 s: .*pause", said), said
+
+
+def test_first_process_waits_for_orphans() -> None:
+    program = "from lab.guest import agent; print(agent.failure('tests.lab.seeded:orphan', 5))"
+    done = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "None\n"
