@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from native_sched.daemon.control import recovery
 from native_sched.daemon.control.recovery import Recovered
-from native_sched.daemon.engine import Engine, SchedConfig, open_engine
+from native_sched.daemon.engine import Engine, open_engine
+from native_sched.daemon.engine_abi import SchedConfig
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.grants import Grants
 from native_sched.daemon.grants.scheduling import Scheduling

@@ -12,15 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from native_sched.daemon.engine import (
-    NO_INSTANCE,
-    Card,
-    Engine,
-    NodeKind,
-    SchedConfig,
-    TenantClass,
-    open_engine,
-)
+from native_sched.daemon.engine import Engine, open_engine
+from native_sched.daemon.engine_abi import NO_INSTANCE, Card, NodeKind, SchedConfig, TenantClass
 from oci_specs import vocabulary
 from sim import cards
 from sim.cards import CardProcess, running

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from native_sched.daemon.engine_card import Without
+from native_sched.daemon.engine_abi import Without
 from tests.native import engine_parts
 
 US = 1000

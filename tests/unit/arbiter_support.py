@@ -15,8 +15,10 @@ from typing import Any, cast
 from native_sched.daemon.control.arbiter import Arbiter, Node
 from native_sched.daemon.control.lifecycle import Lifecycle
 from native_sched.daemon.control.server import Peer
-from native_sched.daemon.engine import (
-    Engine,
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import (
+    CardMemory,
+    Chip,
     NodeKind,
     Process,
     SchedEvent,
@@ -26,9 +28,8 @@ from native_sched.daemon.engine import (
     Unsuspendable,
     Usage,
     Why,
+    Without,
 )
-from native_sched.daemon.engine_card import Chip, Without
-from native_sched.daemon.engine_memory import CardMemory
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.claims import Claims

@@ -14,8 +14,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from native_sched.daemon.control.health import Watchdog
-from native_sched.daemon.engine import Engine, Pulse, SchedState, Stats, Usage
-from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import Pulse, Refused, SchedState, Stats, Usage
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.log import Log

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from native_sched.daemon.engine import Process, SchedState, Why
-from native_sched.daemon.engine_memory import CardMemory
+from native_sched.daemon.engine_abi import CardMemory, Process, SchedState, Why
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig

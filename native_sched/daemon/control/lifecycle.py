@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from native_sched.daemon.engine import Unsuspendable
+from native_sched.daemon.engine_abi import Unsuspendable
 from native_sched.daemon.grants import new_tenant
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.grants.served import Served

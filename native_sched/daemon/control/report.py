@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from native_sched.daemon.engine import Engine, Process, Usage, Why
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import Process, Usage, Why
 from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.refusals import can_evict

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from native_sched.daemon.engine import ALL_CARDS, Engine, EventKind, Why
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import ALL_CARDS, EventKind, Why
 from native_sched.daemon.grants.grants import grant_id
 
 

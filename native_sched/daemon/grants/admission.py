@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_abi import NodeKind
 from native_sched.daemon.grants import claimed, driver_files, saved
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.closed import Closed

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_abi import NodeKind
 from native_sched.daemon.grants.containerd_task import ContainerdTask
 from oci_specs.request import Identity, Qos
 from placement.cards import CardShare

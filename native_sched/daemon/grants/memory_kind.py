@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.engine_memory import MemoryKind
+from native_sched.daemon.engine_abi import MemoryKind
 from native_sched.daemon.grants.grants import Grant, ReclaimState
 from native_sched.daemon.node.config import NodeConfig
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_abi import NodeKind
 from native_sched.daemon.grants.grants import Grant, Node, Reclaim, ReclaimState
 from native_sched.daemon.node.record_file import Unreadable
 from oci_specs.request import Identity

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from native_sched.daemon.engine import Engine, TenantClass
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import TenantClass
 from native_sched.daemon.grants import quota
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.grants import Grant, Grants

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from native_sched.daemon.engine import Engine, SchedState
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import SchedState
 from native_sched.daemon.grants.grants import Grant
 from oci_specs.request import Qos
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
 
-from native_sched.daemon.engine import Engine, Usage
-from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import Refused, Usage
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.metrics.account import NS_PER_S
 from native_sched.daemon.metrics.service import Observed

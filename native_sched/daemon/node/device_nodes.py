@@ -12,7 +12,7 @@ import stat
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_abi import NodeKind
 from oci_specs.refusal import Refusal, quoted
 
 _KINDS = {"nvidiactl": NodeKind.CTL, "nvidia-uvm": NodeKind.UVM}

@@ -11,7 +11,8 @@ from itertools import count
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from native_sched.daemon.engine import NO_INSTANCE, Card, Engine
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import NO_INSTANCE, Card
 from native_sched.daemon.log import LOG
 from oci_specs import paths
 from oci_specs.refusal import Refusal

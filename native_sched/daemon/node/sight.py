@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.engine_card import Chip, Without
+from native_sched.daemon.engine_abi import Chip, Without
 from native_sched.daemon.node.inventory import CardInfo
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.engine_card import Without
+from native_sched.daemon.engine_abi import Without
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node.inventory import CardInfo
 

@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from native_sched.daemon.engine import Engine, Why
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import Why
 from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.grants import ReclaimState as State

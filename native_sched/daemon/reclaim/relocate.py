@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_abi import NodeKind
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.refusals import LEAST_DRIVER_FOR_OTHERS, older, refuse
 from native_sched.daemon.grants.served import Served

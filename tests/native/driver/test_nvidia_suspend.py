@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from native_sched.daemon.engine import TenantClass, Unsuspendable
-from native_sched.daemon.engine_card import Without
+from native_sched.daemon.engine_abi import TenantClass, Unsuspendable, Without
 from tests.native.nvidia_mediated import Tenant, World, world
 from tests.native.registered_steps import (
     GROUP_HANDLE,

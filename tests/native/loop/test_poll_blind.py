@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from native_sched.daemon.engine_card import Without
+from native_sched.daemon.engine_abi import Without
 from tests.native.polls import (
     BLIND,
     HOLD,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from native_sched.daemon.engine_card import Without
+from native_sched.daemon.engine_abi import Without
 from tests.native.nvidia_mediated import Answer, Tenant, World, world
 from tests.native.rm_params import (
     CONTEXT_MIB,

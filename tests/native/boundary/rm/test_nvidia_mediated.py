@@ -8,7 +8,7 @@ import errno
 import os
 import struct
 
-from native_sched.daemon.engine import Unsuspendable
+from native_sched.daemon.engine_abi import Unsuspendable
 from tests.native.nvidia_mediated import Tenant, World
 from tests.native.registered_steps import CHANNEL, GROUP_HANDLE, STATUS, USERD, make, working_group
 from tests.native.rm_params import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.engine_abi import Refused
 from tests.native.nvidia_mediated import Tenant, World
 from tests.native.registered_steps import CHANNEL, of_one_group
 from tests.native.rm_params import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.engine_abi import Refused
 from sim import cards
 from tests.native.by_capability import INTERFACE, KINDS, VERSIONS, branch, listed, rows, served_to_all
 from tests.native.nvidia_mediated import VERSION, Answer, Tenant, World, world

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.engine_abi import NodeKind, Refused
 from tests.native.export_steps import FOR_ALL, OTHER, duplicate, share
 from tests.native.nvidia_mediated import Tenant, World, world
 from tests.native.registered_steps import (

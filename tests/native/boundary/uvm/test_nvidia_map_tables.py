@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from native_sched.daemon.engine_memory import MemoryKind
+from native_sched.daemon.engine_abi import MemoryKind
 from tests.native.external_steps import (
     HANDLE,
     MAP_STATUS,

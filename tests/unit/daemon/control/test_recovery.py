@@ -14,7 +14,8 @@ import pytest
 
 from native_sched.daemon.control import recovery
 from native_sched.daemon.control.recovery import Recovered
-from native_sched.daemon.engine import Engine, NodeKind, TenantClass
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import NodeKind, TenantClass
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.links.holder import Listener
 from native_sched.daemon.node import device_nodes as nodes

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mgpu_cli import render
-from native_sched.daemon.engine import Unsuspendable
+from native_sched.daemon.engine_abi import Unsuspendable
 from native_sched.daemon.grants.admission import grant_document
 from native_sched.daemon.links.holder import Listener
 from native_sched.daemon.log import LOG

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_abi import NodeKind
 from native_sched.daemon.grants import record as grant_record
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.grants.store import GrantStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon.engine import TenantClass
+from native_sched.daemon.engine_abi import TenantClass
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal
 from tests.unit.arbiter_support import World

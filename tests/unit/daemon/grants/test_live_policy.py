@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon.engine import ALL_CARDS, EventKind, SchedEvent, Why
+from native_sched.daemon.engine_abi import ALL_CARDS, EventKind, SchedEvent, Why
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import FIXED_SHARE, GUARANTEED_BURST_SHARE
 from tests.unit.arbiter_support import World

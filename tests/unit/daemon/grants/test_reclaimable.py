@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from native_sched.daemon.control import report
-from native_sched.daemon.engine import Engine, Usage
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import Usage
 from native_sched.daemon.grants import memory_kind, refusals
 from native_sched.daemon.grants import record as grant_record
 from native_sched.daemon.grants.closed import Closed

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_abi import NodeKind
 from native_sched.daemon.grants import memory_kind, saved
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.claims import Claims

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_sched.daemon.engine import TenantClass
+from native_sched.daemon.engine_abi import TenantClass
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal

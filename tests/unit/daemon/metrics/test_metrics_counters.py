@@ -10,8 +10,7 @@ from ctypes import Structure, byref, c_bool, c_int, c_uint32, c_uint64
 
 import pytest
 
-from native_sched.daemon.engine import LATENCY_BUCKETS, MAX_CARDS, Stats, Why
-from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.engine_abi import LATENCY_BUCKETS, MAX_CARDS, Refused, Stats, Why
 from tests.support.places import REPOSITORY
 from tests.unit.metrics_support import BOUNDS_NS
 

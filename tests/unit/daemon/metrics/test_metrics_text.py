@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from native_sched.daemon.control.server import Peer
-from native_sched.daemon.engine import SchedState, Usage
-from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.engine_abi import Refused, SchedState, Usage
 from native_sched.daemon.grants.grants import Reclaim, ReclaimState
 from native_sched.daemon.metrics.refused import CODES, OTHER
 from oci_specs.refusal import Refusal

@@ -10,26 +10,25 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from native_sched.daemon import engine, engine_card, engine_memory, engine_refused
+from native_sched.daemon import engine_abi
 from tests.support.places import REPOSITORY
 
 HEADERS = ("native_sched/nvidia/account/tenant.h", "native_sched/engine/engine.h")
 TYPES = REPOSITORY / "native_sched" / "core" / "engine_types.h"
 NUMBERS = {
-    "MGPU_ENGINE_ABI": engine.ABI,
-    "MGPU_CARDS_MAX": engine.MAX_CARDS,
-    "MGPU_LATENCY_BUCKETS": engine.LATENCY_BUCKETS,
+    "MGPU_ENGINE_ABI": engine_abi.ABI,
+    "MGPU_CARDS_MAX": engine_abi.MAX_CARDS,
+    "MGPU_LATENCY_BUCKETS": engine_abi.LATENCY_BUCKETS,
 }
 
 
 def declared(base: type[Any]) -> Iterator[tuple[str, type[Any]]]:
-    """Name in C, and class, of what mgpud's modules declare. The docstring has the name."""
-    for module in (engine, engine_card, engine_memory, engine_refused):
-        for found in vars(module).values():
-            if isinstance(found, type) and issubclass(found, base) and found.__module__ == module.__name__:
-                named = re.search(r"\b(?:struct|enum) (\w+)", found.__doc__ or "")
-                assert named, f"{found.__name__} does not say what it is in C"
-                yield named[1], found
+    """Name in C, and class, of what mgpud declares. The docstring has the name."""
+    for found in vars(engine_abi).values():
+        if isinstance(found, type) and issubclass(found, base) and found.__module__ == engine_abi.__name__:
+            named = re.search(r"\b(?:struct|enum) (\w+)", found.__doc__ or "")
+            assert named, f"{found.__name__} does not say what it is in C"
+            yield named[1], found
 
 
 def struct_lines(name: str, mirror: type[ctypes.Structure]) -> Iterator[str]:
@@ -95,6 +94,6 @@ def test_python_calls_every_function_as_it_is_declared() -> None:
     for result, name, parameters in re.findall(r"MGPU_API (.+?)(mgpu_\w+)\((.*?)\);", text, re.DOTALL):
         given = [] if parameters == "void" else [python_type(one) for one in parameters.split(",")]
         there[name] = (given, python_type(result))
-    called = engine._SIGNATURES
+    called = engine_abi.SIGNATURES
     assert len(called) > 30
     assert called == {name: there[name] for name in called}

@@ -8,7 +8,7 @@ import pytest
 
 from mgpu_cli import render
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.engine_card import Chip, Without
+from native_sched.daemon.engine_abi import Chip, Without
 from native_sched.daemon.node import sight, without
 from tests.unit.arbiter_support import CARDS, FakeEngine
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from native_sched.daemon.control import report
-from native_sched.daemon.engine import Process
+from native_sched.daemon.engine_abi import Process
 from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim import move

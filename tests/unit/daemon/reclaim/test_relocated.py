@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_sched.daemon.engine import Engine, NodeKind
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_abi import NodeKind
 from native_sched.daemon.grants import record
 from native_sched.daemon.grants.grants import Grant, Node, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
