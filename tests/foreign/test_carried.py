@@ -194,5 +194,6 @@ def test_containerd_saves_and_restores_a_container_of_several_processes(
         until(lambda: len(seen(engine)) > len(before), "it goes on")
         assert set(seen(engine)) == set(before)
         assert len(set(before)) == 1
-        assert mgpu.in_use() == full
+        # A program that looks has a buffer more for a moment.
+        until(lambda: mgpu.in_use() == full, "it has what it had")
     arbiter.until_empty(mgpu)

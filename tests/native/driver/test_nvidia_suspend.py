@@ -103,11 +103,14 @@ def test_unsupported_disable_channels_is_not_repeated(by_runlist: World) -> None
     tenant = here.tenant()
     working_group(tenant, tenant.client())
     here.restart()
+    until(
+        lambda: here.engine.without(0).get(Without.DISABLE_CHANNELS) == NOT_SUPPORTED,
+        "the driver has been asked, in letting it run",
+    )
     here.engine.pause(tenant.id, True)
     until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
     assert here.suspended_by() == (1, 0)
     assert here.engine.stats().suspend_failures == 0
-    assert here.engine.without(0)[Without.DISABLE_CHANNELS] == NOT_SUPPORTED
 
 
 def unregistered(here: World) -> tuple[Tenant, Tenant]:
