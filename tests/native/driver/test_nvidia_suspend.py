@@ -9,11 +9,16 @@ import pytest
 
 from native_sched.daemon.engine_abi import TenantClass, Unsuspendable, Without
 from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.registered_steps import CHANNEL as REGISTERED
 from tests.native.registered_steps import (
     GROUP_HANDLE,
     NO_MEMORY,
     SCHEDULE,
     STATUS,
+    initialize_file,
+    make_space,
+    registers,
+    registers_space,
     working_group,
 )
 from tests.native.rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
@@ -111,6 +116,24 @@ def test_unsupported_disable_channels_is_not_repeated(by_runlist: World) -> None
     until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
     assert here.suspended_by() == (1, 0)
     assert here.engine.stats().suspend_failures == 0
+
+
+def test_suspended_channel_is_not_scheduled_by_itself(by_runlist: World) -> None:
+    """Nor when its group has another name, by the channel's registration with nvidia-uvm."""
+    here = by_runlist
+    tenant = here.tenant()
+    client = tenant.client()
+    working_group(tenant, client)
+    make_space(tenant, client)
+    initialize_file(tenant, tenant.uvm)
+    assert registers_space(tenant, client) == 0
+    registers(tenant, client)
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
+    scheduled = tenant.control(client, REGISTERED, nv.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(0x1C)) == (0, 0)
+    assert here.groups() == {GROUP_HANDLE: False}
 
 
 def unregistered(here: World) -> tuple[Tenant, Tenant]:

@@ -70,15 +70,18 @@ static void note_requested(struct call *c, uint32_t group, const uint32_t *wante
         o->slot[slot].timeslice_us = *timeslice_us;
 }
 
-/* A channel group by another name, on whole cards. It is on its engine by its first name: RM takes a channel
- * onto it when that is scheduled. */
-static bool is_duplicate(struct call *c, uint32_t group)
+/* A channel group that has a second name of its own kind, as on whole cards alone (dup.c). It is on its
+ * engine by the first one: RM takes a channel onto it when that is scheduled. */
+static bool is_duplicated(struct call *c, uint32_t group)
 {
     const struct rm_control *ctl = (const void *)c->outer;
     const struct objects *o = &c->tenant->objects;
     WITH_TENANT(c->tenant);
+    uint32_t slot = objects_find(o, ctl->client, group), i = o->slot[slot].alias_next;
 
-    return o->slot[objects_find(o, ctl->client, group)].alias_next;
+    while (i && i != slot && rm_kind_of(o->slot[i].class_id) != RM_KIND_GROUP)
+        i = o->slot[i].alias_next;
+    return i && i != slot;
 }
 
 /* Answered, and carried out as far as the scheduler lets the tenant run: programs do not start without it. */
@@ -87,7 +90,7 @@ static int schedule_group(struct call *c, uint32_t *status)
     const struct rm_control *ctl = (const void *)c->outer;
     uint32_t wanted = ((const struct rm_tsg_schedule *)(const void *)c->params)->enable, group = own_group(c);
 
-    if (ctl->cmd == NVA06F_CTRL_CMD_GPFIFO_SCHEDULE && is_duplicate(c, group))
+    if (ctl->cmd == NVA06F_CTRL_CMD_GPFIFO_SCHEDULE && is_duplicated(c, group))
         return call_driver(c);
     note_requested(c, group, &wanted, NULL);
     return on_group(groups_want(c->tenant->groups, ctl->client, group, wanted), status);
