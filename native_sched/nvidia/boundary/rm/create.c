@@ -457,17 +457,21 @@ static void end_all_of(struct tenant *t, const struct open_file *file)
 }
 
 /* RM frees what a file's clients have under one lock, and forgets the clients last
- * (serverFreeDisabledClients() in rs_server.c): while one is there, none is gone. */
+ * (serverFreeDisabledClients() in rs_server.c): while one is there, none is gone. A client of the file, 0
+ * where it has exports alone; false: it has neither. */
 static bool client_of(struct tenant *t, const struct open_file *file, uint32_t *client)
 {
     const struct rm_object *o = t->objects.slot;
-    uint32_t i;
+    bool found = false;
     WITH_TENANT(t);
 
-    for (i = o->first_child; i && o[i].file != file->id; i = o[i].next_sibling)
-        ;
-    *client = o[i].client;
-    return i;
+    *client = 0;
+    for (uint32_t i = o->first_child; i && !*client; i = o[i].next_sibling)
+        if (o[i].file == file->id) {
+            *client = o[i].client;
+            found = true;
+        }
+    return found;
 }
 
 enum file_holds account_file_holds(const struct mediator *m, const struct open_file *file)

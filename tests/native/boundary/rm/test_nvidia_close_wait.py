@@ -97,15 +97,22 @@ def test_free_memory_query_waits_for_closing_files(here: World) -> None:
     assert free_mib(second, client) == CAP_MIB
 
 
-def test_charge_lasts_until_the_driver_has_forgotten_the_client(here: World) -> None:
-    """Which it does last, and puts off while others call it."""
+@pytest.mark.parametrize("exports", [False, True])
+def test_charge_lasts_until_the_driver_has_forgotten_the_client(here: World, exports: bool) -> None:
+    """Which it does last, and puts off while others call it. exports: to the client's own file."""
     keeps = ctypes.c_int.in_dll(here.lib, "on_card_keeps_clients")
     first, second, client = two(here)
+    if exports:
+        mine = first.client()
+        assert allocate(first, mine, MIB) == OK
+        to_itself = struct.pack("IIIIiI", 1, 0xD0, 0xD0, 0x100, first.ctl, 0)
+        exported = first.control(mine, mine, nv.NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, to_itself)
+        assert (exported.result, exported.u32(0x1C)) == (0, OK)
     waits(here, WAIT_S)
     keeps.value = 1
     first.kill()
     assert allocate(second, client) == NO_MEMORY
-    assert here.memory_mib(second) == SIZE // MIB
+    assert here.memory_mib(second) == SIZE // MIB + exports
     keeps.value = 0
     until(lambda: allocate(second, client) == OK, "its memory is free")
 
