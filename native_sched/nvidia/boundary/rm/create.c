@@ -462,15 +462,13 @@ static void end_all_of(struct tenant *t, const struct open_file *file)
 static bool client_of(struct tenant *t, const struct open_file *file, uint32_t *client)
 {
     const struct rm_object *o = t->objects.slot;
-    bool found = false;
+    uint32_t found = 0;
     WITH_TENANT(t);
 
-    *client = 0;
-    for (uint32_t i = o->first_child; i && !*client; i = o[i].next_sibling)
-        if (o[i].file == file->id) {
-            *client = o[i].client;
-            found = true;
-        }
+    for (uint32_t i = o->first_child; i && !o[found].client; i = o[i].next_sibling)
+        if (o[i].file == file->id)
+            found = i;
+    *client = o[found].client;
     return found;
 }
 
