@@ -112,10 +112,10 @@ FEATURES = (
     Feature(
         "debugger",
         "cuda-gdb",
-        ("NV83DE_CTRL_CMD_DEBUG_READ_MEMORY",),
+        ("NV83DE_CTRL_CMD_DEBUG_READ_MEMORY", "NV83DE_CTRL_CMD_DEBUG_SUSPEND_CONTEXT"),
         False,
-        False,
+        True,
         "a debugger resumes what is suspended",
     ),
-    Feature("mps", "MPS", ("MPS_COMPUTE",), False, False, "its programs cannot be told apart"),
+    Feature("mps", "MPS", ("MPS_COMPUTE",), False, True, "its programs cannot be suspended apart"),
 )
