@@ -241,25 +241,25 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device)
     return i ? o->slot[i].handle : 0;
 }
 
-int object_announce(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle)
+int object_announce(struct call *c, const struct open_file *file, const struct creation *a)
 {
+    bool group = rm_kind_of(a->class_id) == RM_KIND_GROUP;
     struct rm_target name;
     struct rm_object obj;
-    uint32_t parent, subdevice;
+    uint32_t subdevice;
 
+    if (!group && rm_kind_of(a->class_id) != RM_KIND_CHANNEL)
+        return 0;
     {
         const struct objects *o = &c->tenant->objects;
         WITH_TENANT(c->tenant);
-        obj = o->slot[call_find_on(c, file, client, handle)];
-        parent = o->slot[obj.parent].handle;
-        subdevice = subdevice_below(o, obj.parent);
+        obj = o->slot[call_find_on(c, file, a->root, a->handle)];
+        subdevice = group ? subdevice_below(o, obj.parent) : 0;
     }
-
     if (!object_target(c->m, &obj, file, &name))
         return 0;
-    return rm_kind_of(obj.class_id) == RM_KIND_GROUP
-               ? groups_add(c->tenant->groups, &name, obj.card, obj.engine_type, subdevice)
-               : groups_add_channel(c->tenant->groups, &name, parent);
+    return group ? groups_add(c->tenant->groups, &name, obj.card, obj.engine_type, subdevice)
+                 : groups_add_channel(c->tenant->groups, &name, a->parent);
 }
 
 /* False when it may still be there. */
@@ -331,7 +331,7 @@ static struct answer create_in(struct call *c, struct place *p, struct creation 
     }
     if (rm_kind_of(a->class_id) == RM_KIND_SUBDEVICE)
         utilization_expected(c->tenant);
-    if (object_announce(c, file, a->root, a->handle) >= 0)
+    if (object_announce(c, file, a) >= 0)
         return answered(NV_OK);
     if (take_back(c, a, p))
         ended(c, find_made(c, file, a));

@@ -14,7 +14,7 @@ bool ask_without_tables(struct call *c, uint32_t class_id);
 
 /* Nothing runs on the card that the scheduler cannot see and stop: a negative errno where it cannot take on a
  * channel or a group, which is not to be made then. Of other objects 0. */
-int object_announce(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle);
+int object_announce(struct call *c, const struct open_file *file, const struct creation *a);
 
 /* Frees it in the driver, then in the account. */
 struct answer object_free(struct call *c, uint32_t root, uint32_t handle);

@@ -93,6 +93,7 @@ struct answer mediate_dup(struct call *c)
     struct rm_dup *d = (void *)c->outer;
     struct tenant *t = c->tenant;
     uint32_t parent, source, status;
+    struct creation made;
     int e;
 
     WITH_CALLS_OF(t);
@@ -109,8 +110,9 @@ struct answer mediate_dup(struct call *c)
     {
         WITH_TENANT(t);
         e = object_add_alias(t, parent, source, d->client, d->handle);
+        made = (struct creation){d->client, d->parent, d->handle, t->objects.slot[source].class_id, false};
     }
-    if (e == 0 && (e = object_announce(c, &c->file, d->client, d->handle)) < 0) {
+    if (e == 0 && (e = object_announce(c, &c->file, &made)) < 0) {
         WITH_TENANT(t);
         object_drop(t, call_find(c, d->client, d->handle));
     }
