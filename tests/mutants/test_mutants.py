@@ -5,6 +5,7 @@ all, those too that need a guest.
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ LEAST, LEAST_FOREIGN, IN_A_RUN = 20, 16, 5
 ROOMS = [f"native_sched/nvidia/{room}/" for room in ("boundary", "account", "channels", "driver")]
 
 QUICK = [mutant for mutant in mutants() if not mutant.in_a_guest]
+IN_C = [mutant for mutant in mutants() if mutant.path.endswith(".c")]
 
 
 def commit() -> str:
@@ -42,6 +44,17 @@ def test_row_is_of_a_line_that_is_there_once(mutant: object) -> None:
     assert one.text() != (REPOSITORY / one.path).read_text()
     assert (REPOSITORY / one.seen_by.partition("::")[0]).exists()
     assert (one.reason == NOBODY) == one.foreign
+
+
+@pytest.mark.parametrize("mutant", IN_C, ids=lambda mutant: mutant.name)
+def test_mistake_compiles(mutant: object, tmp_path: Path) -> None:
+    """With the flags of the build: a mistake that the compiler sees needs no test."""
+    one = next(found for found in mutants() if found == mutant)
+    (tmp_path / "mistaken.c").write_text(one.text())
+    beside = ["-iquote", (REPOSITORY / one.path).parent, "-I", REPOSITORY / "native_sched", "-I", REPOSITORY]
+    words = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *beside, "mistaken.c"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 @pytest.mark.timeout(600)
