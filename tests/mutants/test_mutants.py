@@ -16,6 +16,8 @@ from tests.support.places import REPOSITORY
 LEAST, LEAST_FOREIGN, IN_A_RUN = 20, 16, 5
 ROOMS = [f"native_sched/nvidia/{room}/" for room in ("boundary", "account", "channels", "driver")]
 
+COMPILE = "cc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only".split()
+
 QUICK = [mutant for mutant in mutants() if not mutant.in_a_guest]
 IN_C = [mutant for mutant in mutants() if mutant.path.endswith(".c")]
 
@@ -51,8 +53,10 @@ def test_mistake_compiles(mutant: object, tmp_path: Path) -> None:
     """With the flags of the build: a mistake that the compiler sees needs no test."""
     one = next(found for found in mutants() if found == mutant)
     (tmp_path / "mistaken.c").write_text(one.text())
-    beside = ["-iquote", (REPOSITORY / one.path).parent, "-I", REPOSITORY / "native_sched", "-I", REPOSITORY]
-    words = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *beside, "mistaken.c"]
+    folders = [
+        str(place) for place in ((REPOSITORY / one.path).parent, REPOSITORY / "native_sched", REPOSITORY)
+    ]
+    words = [*COMPILE, "-iquote", folders[0], "-I", folders[1], "-I", folders[2], "mistaken.c"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
 

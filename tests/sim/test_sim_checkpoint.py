@@ -92,7 +92,7 @@ def test_process_goes_on_with_its_data_after_it_held_nothing(
         with evicted(checkpoint, one.pid):
             pass
         with evicted(checkpoint, one.pid):
-            assert held(simulated) == ([0, 0, 0], [])
+            until(lambda: held(simulated) == ([0, 0, 0], []), "its files are closed")
             before["pinned"] = one("pin")
         assert held(simulated)[0] == full
         assert one("look") == before
