@@ -16,7 +16,7 @@ from tests.support.places import REPOSITORY
 LEAST, LEAST_FOREIGN, IN_A_RUN = 20, 16, 5
 ROOMS = [f"native_sched/nvidia/{room}/" for room in ("boundary", "account", "channels", "driver")]
 
-COMPILE = "cc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only".split()
+COMPILE = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
 
 QUICK = [mutant for mutant in mutants() if not mutant.in_a_guest]
 IN_C = [mutant for mutant in mutants() if mutant.path.endswith(".c")]
