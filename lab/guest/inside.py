@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import sys
 import time
@@ -10,10 +11,24 @@ from collections.abc import Callable
 
 from lab.guest import nodes as guest_nodes
 from lab.guest import pair as guest_pair
-from lab.tests.nv import COMPOSE, DEVICE, HEAP_FREE, HEAP_SIZE, MIB, SHARE_ALL, Client, memory
+from lab.tests.loaded import params_bytes
+from lab.tests.nv import (
+    COMPOSE,
+    DEVICE,
+    HEAP_FREE,
+    HEAP_SIZE,
+    MIB,
+    SHARE_ALL,
+    SUBDEVICE,
+    Client,
+    mapped,
+    memory,
+)
 from tests.gpu import rm
+from tests.support.rm_numbers import NV00DE_CTRL_CMD_REQUEST_DATA_POLL, RM_USER_SHARED_DATA
 
 PROCESSES = 8
+PAGE_BEGIN = 16  # NV00DE_SHARED_DATA is longer, and RM maps no more than there is
 
 
 def tell(**said: object) -> None:
@@ -86,6 +101,16 @@ def nodes(_: int) -> None:
     rest()
 
 
+def page() -> None:
+    """RM_USER_SHARED_DATA: whether anything is in it, and what RM says of having it polled."""
+    client = Client()
+    handle = client.must_alloc(SUBDEVICE, RM_USER_SHARED_DATA, bytes(params_bytes("RM_USER_SHARED_DATA")))
+    view, _ = mapped(client, handle, rm.node("nvidiactl"), PAGE_BEGIN, mmap.PROT_READ)
+    polled, _ = client.control(handle, NV00DE_CTRL_CMD_REQUEST_DATA_POLL, bytes(8))
+    tell(shows=any(view[:]), polled=polled)
+    rest()
+
+
 def pair(*cards: int) -> None:
     """All cards of the guest: id and UUID of each."""
     uuids = [number.to_bytes(16) for number in cards[1::2]]
@@ -94,6 +119,6 @@ def pair(*cards: int) -> None:
 
 
 if __name__ == "__main__":
-    some: tuple[Callable[..., None], ...] = (fill, beat, ask, several, names, nodes, pair)
+    some: tuple[Callable[..., None], ...] = (fill, beat, ask, several, names, nodes, page, pair)
     verbs = {verb.__name__: verb for verb in some}
     verbs[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -29,5 +29,5 @@ def _told(kind: str) -> dict[str, list[str]]:
 
 
 def params_bytes(symbol: str) -> int:
-    """Of a control's or of a command of nvidia-uvm."""
-    return int(next(told[symbol] for told in map(_told, ("control", "uvm")) if symbol in told)[3])
+    """Of a class's, a control's or of a command of nvidia-uvm."""
+    return int(next(told[symbol] for told in map(_told, ("class", "control", "uvm")) if symbol in told)[3])

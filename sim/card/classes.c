@@ -248,6 +248,7 @@ static const struct class_rule {
     {HOPPER_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
     {BLACKWELL_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
     /* There, and that is all: a start of libcuda makes them. */
+    {RM_USER_SHARED_DATA, NV20_SUBDEVICE_0, EXACT, NULL, NULL},
     {NV2081_BINAPI, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {NV20_SUBDEVICE_DIAG, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {GF100_SUBDEVICE_MASTER, NV20_SUBDEVICE_0, ANY, NULL, NULL},

@@ -233,7 +233,7 @@ static struct answer make(struct call *c, struct creation *a)
     if (kind == RM_KIND_EVENT && !file_of_event(c, a->root, &file))
         return answered(NV_ERR_INVALID_CLIENT);
     WITH_CALLS_OF(c->tenant);
-    if (kind == RM_KIND_SHARED_DATA)
+    if (kind == RM_KIND_SHARED_DATA && !(c->tenant->whole && c->params_bytes))
         return make_blank_page(c, a, &a->handle);
     if (callers)
         return instance ? mig_subscribe(c, a) : continued_make(c, a);

@@ -394,6 +394,16 @@ def test_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> None
     assert (polled.result, polled.u32(0x1C)) == (0, NOT_SUPPORTED)
 
 
+def test_drivers_own_account_is_for_whole_cards(here: World) -> None:
+    """Nobody else works there: the driver's object is made below the subdevice, and polled."""
+    tenant = here.tenant()
+    here.engine.whole(tenant.id)
+    client = tenant.client()
+    assert tenant.alloc(client, 0xD1, 0x300, nv.RM_USER_SHARED_DATA, bytes(8)).u32(STATUS) == 0
+    polled = tenant.control(client, 0x300, nv.NV00DE_CTRL_CMD_REQUEST_DATA_POLL, bytes(8))
+    assert (polled.result, polled.u32(0x1C)) == (0, 0)
+
+
 def test_engine_that_ends_at_once_leaves_no_listener(here: World) -> None:
     tenant = here.tenant()
     before = len(os.listdir("/proc/self/task"))
