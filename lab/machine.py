@@ -25,10 +25,10 @@ SOCKET_S = 15
 TAIL_LINES = 4
 POLL_S = 0.1
 # A program's own fault is a line too: "general protection fault ip:". A trace alone is none of the kernel's:
-# NVIDIA's driver prints one when a card that it waits for is lost.
+# NVIDIA's driver prints one when a card that it waits for is lost, and warns when nvidia-uvm lets go of one.
 DYING = re.compile(
-    rb"Oops:|BUG: |Kernel panic|general protection fault[:,]|divide error:|WARNING: CPU|INFO: task .* blocked"
-    rb"|detected stalls"
+    rb"Oops:|BUG: |Kernel panic|general protection fault[:,]|divide error:|INFO: task .* blocked"
+    rb"|detected stalls|WARNING: CPU: \d+ PID: \d+ at \S+ (?!nvidia_dev_put_uuid)\S+\+0x"
 )
 TIED = ("setpriv", "--pdeathsig", "KILL")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from lab.guest import nodes as guest_nodes
 from lab.guest import pair as guest_pair
+from lab.guest.copies import Copies
 from lab.tests.loaded import params_bytes
 from lab.tests.nv import (
     COMPOSE,
@@ -27,7 +28,7 @@ from lab.tests.nv import (
 from tests.gpu import rm
 from tests.support.rm_numbers import NV00DE_CTRL_CMD_REQUEST_DATA_POLL, RM_USER_SHARED_DATA
 
-PROCESSES = 8
+PROCESSES, ROUNDS = 8, 10
 PAGE_BEGIN = 16  # NV00DE_SHARED_DATA is longer, and RM maps no more than there is
 
 
@@ -66,6 +67,13 @@ def ask(number: int, minor: int) -> None:
     while True:
         tell(**client.state(), at_s=time.monotonic())
         time.sleep(0.1)
+
+
+def copy(number: int = 0, minor: int = 0) -> None:
+    """Ever again, on that card, and says whether the card's data is what it was."""
+    work = Copies(Client(card=number, minor=minor))
+    while True:
+        tell(intact=all(work.intact() for _ in range(ROUNDS)), at_s=time.monotonic())
 
 
 def several(mib: int) -> None:
@@ -119,6 +127,6 @@ def pair(*cards: int) -> None:
 
 
 if __name__ == "__main__":
-    some: tuple[Callable[..., None], ...] = (fill, beat, ask, several, names, nodes, page, pair)
+    some: tuple[Callable[..., None], ...] = (fill, beat, ask, copy, several, names, nodes, page, pair)
     verbs = {verb.__name__: verb for verb in some}
     verbs[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -8,8 +8,8 @@ import struct
 
 from lab.claims import decides
 from lab.tests.answers import TOLD
-from lab.tests.nv import SUBDEVICE, Client
-from lab.tests.open_files import of_card, registered
+from lab.tests.nv import SUBDEVICE, Client, of_card
+from lab.tests.open_files import registered
 from tests.gpu import rm
 from tests.support import rm_numbers as numbers
 

@@ -53,8 +53,8 @@ def channel(client: Client, parent: int, share: int, area: int, errors: int) -> 
 class Working:
     """A group with a channel of the compute engine, not yet registered with nvidia-uvm."""
 
-    def __init__(self) -> None:
-        self.on = Registered()
+    def __init__(self, client: Client | None = None) -> None:
+        self.on = Registered(client=client)
         client = self.client = self.on.client
         self.group = group(client)
         self.area = client.memory(2 * MIB)

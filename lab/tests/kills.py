@@ -11,31 +11,34 @@ from contextlib import suppress
 from lab.claims import decides
 from lab.guest import boxes, mortal, served
 from lab.guest.mortal import RM, Point
-from lab.tests.nv import Client
-from lab.tests.under_mgpu import LIMIT_S, TINYGRAD_NOT_ON, TINYGRAD_SINCE, settled, until, until_free
+from lab.tests.nv import CHANNEL_KIND, Client
+from lab.tests.under_mgpu import LIMIT_S, settled, until, until_free
 from oci_specs.refusal import Refusal
 from tests.gpu.product import Container, Product
 from tests.support import rm_numbers as numbers
 
 ALLOC, CONTROL = RM | numbers.NV_ESC_RM_ALLOC, RM | numbers.NV_ESC_RM_CONTROL
-# In the order in which tinygrad begins.
-BEGIN = (
-    Point("device", ALLOC, numbers.NV01_DEVICE_0),
-    Point("address space", ALLOC, numbers.FERMI_VASPACE_A),
-    Point("its registration", numbers.UVM_REGISTER_GPU_VASPACE),
-    Point("group", ALLOC, numbers.KEPLER_CHANNEL_GROUP_A),
-    Point("memory", ALLOC, numbers.NV01_MEMORY_LOCAL_USER),
-    Point("mapping", numbers.UVM_MAP_EXTERNAL_ALLOCATION),
-    Point("start of the group", CONTROL, numbers.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE),
-    Point("channel", ALLOC, numbers.AMPERE_CHANNEL_GPFIFO_A),
-    Point("its registration", numbers.UVM_REGISTER_CHANNEL),
-)
 # Twice each: the next mgpud begins anew. Either is the same control.
 SUSPENSIONS = [Point("suspension", CONTROL, numbers.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
 RESUMPTIONS = [Point("resumption", CONTROL, numbers.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
 # The next mgpud may have to be loaded first, by an emulated processor.
 STEP_S, LIFE_S = 120.0, 1500
 MEMORY_MIB, STOPPED_S = 512, 2.0
+
+
+def beginning(channel_class: int) -> Sequence[Point]:
+    """In the order in which lab/guest/copies.py begins."""
+    return (
+        Point("device", ALLOC, numbers.NV01_DEVICE_0),
+        Point("address space", ALLOC, numbers.FERMI_VASPACE_A),
+        Point("its registration", numbers.UVM_REGISTER_GPU_VASPACE),
+        Point("group", ALLOC, numbers.KEPLER_CHANNEL_GROUP_A),
+        Point("memory", ALLOC, numbers.NV01_MEMORY_LOCAL_USER),
+        Point("mapping", numbers.UVM_MAP_EXTERNAL_ALLOCATION),
+        Point("channel", ALLOC, channel_class),
+        Point("its registration", numbers.UVM_REGISTER_CHANNEL),
+        Point("start of the group", CONTROL, numbers.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE),
+    )
 
 
 def dies_in(points: Sequence[Point], box: Container) -> None:
@@ -56,15 +59,17 @@ def logs() -> str:
 
 
 def goes_on(box: Container) -> None:
-    """What it said before waits in the pipe."""
-    now_s = time.monotonic()
-    while boxes.told(box)["at_s"] < now_s:
-        pass
+    """With its data. What it said before waits in the pipe."""
+    now_s, at_s = time.monotonic(), 0.0
+    while at_s < now_s:
+        said = boxes.told(box)
+        assert said["intact"], said
+        at_s = said["at_s"]
 
 
 def undisturbed_bytes(product: Product) -> int:
-    with product.container(boxes.tinygrad("copy"), memory_mib=MEMORY_MIB) as box:
-        boxes.told(box)
+    with product.container(boxes.inside("copy"), memory_mib=MEMORY_MIB) as box:
+        goes_on(box)
         return boxes.used_bytes(box)
 
 
@@ -78,19 +83,19 @@ def life(*, after: bool) -> None:
     product, outside = boxes.product(), Client()
     wanted = undisturbed_bytes(product)
     before = settled(product, outside)
-    mortal.arm(BEGIN, after=after)
-    with product.container(boxes.tinygrad("copy"), memory_mib=MEMORY_MIB, qos="offline") as offline:
-        dies_in(BEGIN, offline)
+    begin = beginning(outside.class_like(CHANNEL_KIND))
+    mortal.arm(begin, after=after)
+    with product.container(boxes.inside("copy"), memory_mib=MEMORY_MIB, qos="offline") as offline:
+        dies_in(begin, offline)
         goes_on(offline)
         served.wait()
         used, taken = boxes.used_bytes(offline), before - outside.free_bytes()
         print(f"charged {used}, undisturbed {wanted}, taken {taken}", flush=True)
         assert used == wanted >= taken, (used, wanted, taken)
         mortal.arm(SUSPENSIONS, after=after)
-        with product.container(boxes.tinygrad("copy"), memory_mib=MEMORY_MIB) as online:
+        with product.container(boxes.inside("copy"), memory_mib=MEMORY_MIB) as online:
             dies_in(SUSPENSIONS, offline)
-            for _ in range(2):
-                boxes.told(online)
+            goes_on(online)
             mortal.arm(RESUMPTIONS, after=after)
         dies_in(RESUMPTIONS, offline)
         goes_on(offline)
@@ -100,12 +105,12 @@ def life(*, after: bool) -> None:
     assert settled(product, outside) >= before, "something of it is left"
 
 
-@decides(long=True, limit_s=LIFE_S, since=TINYGRAD_SINCE, not_on=TINYGRAD_NOT_ON)
+@decides(long=True, limit_s=LIFE_S)
 def before_each_call() -> None:
     life(after=False)
 
 
-@decides(long=True, limit_s=LIFE_S, since=TINYGRAD_SINCE, not_on=TINYGRAD_NOT_ON)
+@decides(long=True, limit_s=LIFE_S)
 def after_each_call() -> None:
     life(after=True)
 

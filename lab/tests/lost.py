@@ -33,9 +33,9 @@ class Place:
     def client(self) -> Client:
         return Client(card=self.number, minor=self.minor)
 
-    def asking(self) -> Sequence[str]:
+    def inside(self, verb: str) -> Sequence[str]:
         """Words of a container that has this card."""
-        return boxes.inside("ask", str(self.number), str(self.minor))
+        return boxes.inside(verb, str(self.number), str(self.minor))
 
 
 def places() -> list[Place]:
@@ -66,7 +66,7 @@ def lost(product: Product) -> list[str]:
     return [str(card["uuid"]) for card in product.ask("list")["cards"] if card["lost"]]
 
 
-WELL = {"memory": 0, "control": 0}
+WELL, INTACT, CUT_OFF = {"memory": 0, "control": 0}, {"intact": True}, {"intact": False}
 LOST = {"memory": NV_ERR_INVALID_DEVICE, "control": NV_ERR_GPU_IS_LOST}
 
 
@@ -86,23 +86,27 @@ def lost_card_is_left_and_the_other_goes_on() -> None:
     steady_card, lost_card = (name_of(client) for client in (kept.client(), outside))
     product = boxes.product()
     with (
-        product.container(kept.asking(), memory_mib=256, cards=steady_card) as steady,
-        product.container(other.asking(), memory_mib=256, cards=lost_card) as falling,
+        product.container(kept.inside("ask"), memory_mib=256, cards=steady_card) as steady,
+        product.container(other.inside("ask"), memory_mib=256, cards=lost_card) as falling,
+        product.container(kept.inside("copy"), memory_mib=256, cards=steady_card) as working,
+        product.container(other.inside("copy"), memory_mib=256, cards=lost_card) as cut_off,
     ):
-        found = [state_of(box) for box in (steady, falling)]
-        assert found == [WELL, WELL], found
+        found = [state_of(box) for box in (steady, falling, working, cut_off)]
+        assert found == [WELL, WELL, INTACT, INTACT], found
         assert lost(product) == []
         fall_off(other)
         until(lambda: outside.state() == LOST, "the driver does not say that it is lost")
         until(lambda: state_of(falling) == LOST, "the container is not told what the driver says")
+        assert state_of(cut_off) == CUT_OFF
         until(lambda: lost(product) == [lost_card], "mgpud does not say that it is lost")
         until(lambda: "event=card-released" in served.LOG.read_text(), "mgpud has it open")
-        assert state_of(steady) == WELL
-        with product.container(other.asking(), memory_mib=256, cards=lost_card) as refused:
+        assert [state_of(box) for box in (steady, working)] == [WELL, INTACT]
+        with product.container(other.inside("ask"), memory_mib=256, cards=lost_card) as refused:
             said = refused.end().out
         print(said)
         assert re.fullmatch("mgpu: .*\n", said), said
-        with product.container(kept.asking(), memory_mib=256, cards=steady_card) as another:
+        with product.container(kept.inside("ask"), memory_mib=256, cards=steady_card) as another:
             assert state_of(another) == WELL
-        assert [state_of(box) for box in (steady, falling)] == [WELL, LOST]
+        found = [state_of(box) for box in (steady, falling, working, cut_off)]
+        assert found == [WELL, LOST, INTACT, CUT_OFF], found
     until(lambda: product.ask("list")["containers"] == [], "a container of the lost card does not end")

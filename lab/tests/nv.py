@@ -65,7 +65,7 @@ class Client:
     """
 
     def __init__(self, attach: bool = True, card: int = 0, ctl: int = -1, minor: int = 0) -> None:
-        self.number = card
+        self.number, self.minor = card, minor
         self.card = rm.node(f"nvidia{minor}") if attach else -1
         self.ctl = rm.node("nvidiactl") if ctl < 0 else ctl
         self.next = FIRST
@@ -212,6 +212,14 @@ def mapped(
         return mmap.mmap(fd, size, mmap.MAP_SHARED, prot), status
     finally:
         os.close(fd)
+
+
+def of_card(client: Client) -> int:
+    """A new file of its card's node, registered with the client's."""
+    fd = rm.node(f"nvidia{client.minor}")
+    register = rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", client.ctl)), bytearray(), -1)
+    assert rm.on_file(fd, register) == 0
+    return fd
 
 
 class Uvm:

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from lab.claims import decides
-from lab.tests.nv import DEVICE, MIB, SUBDEVICE, Client, in_child, map_status, mapped
+from lab.tests.nv import DEVICE, MIB, SUBDEVICE, Client, in_child, map_status, mapped, of_card
 from tests.gpu import rm
 from tests.gpu.backend import Nvidia
 from tests.gpu.own_client import OwnClient
@@ -163,14 +163,6 @@ def mapping_stays() -> None:
     assert again[0:4] == b"abcd"
     client.close()
     assert view[0:4] == b"abcd", "the mapping holds its file, and the file what it maps"
-
-
-def of_card(client: Client) -> int:
-    """A new file of the first card's node, registered with the client's."""
-    fd = rm.node("nvidia0")
-    register = rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", client.ctl)), bytearray(), -1)
-    assert rm.on_file(fd, register) == 0
-    return fd
 
 
 @decides("video memory maps through the card's node, the host's through the control node")

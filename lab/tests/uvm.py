@@ -21,8 +21,8 @@ DISABLE_HMM, MULTI_PROCESS = 1, 2
 class Registered:
     """A client, a file of nvidia-uvm that has the GPU, and an address space on it."""
 
-    def __init__(self, registered: bool = True) -> None:
-        self.client = Client()
+    def __init__(self, registered: bool = True, client: Client | None = None) -> None:
+        self.client = client or Client()
         self.uvm = Uvm()
         self.uuid = self.client.uuid()
         assert self.uvm.hold_memory() == 0

@@ -13,6 +13,7 @@ import pytest
 from lab.error import LabError
 from lab.machine import Machine, Programs, started
 
+WARNING = "WARNING: CPU: 1 PID: 187 at /nvidia/nv.c:5213"
 # It ends once somebody has connected.
 CARD = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); s.accept()"
 # It is told as QEMU is: -serial file:CONSOLE -chardev socket,...,path=PORT,...
@@ -64,11 +65,13 @@ def gone(pids: list[int]) -> bool:
     ("guest", "line"),
     [
         ("console.write('[1.0] BUG: kernel NULL pointer\\n[1.1] RIP: x\\n')", "the guest's kernel died"),
+        (f"console.write('[1.0] {WARNING} track_pfn_remap+0x5/0x9\\n')", "the guest's kernel died"),
+        (f"console.write('[1.0] {WARNING} nvidia_dev_put_uuid+0x5/0x9 [nvidia]\\n')", "no answer to"),
         ("", "no answer to {'run': 'x'} in 2 s"),
         ("console.write('traps: dash[3] general protection fault ip:7f\\n')", "no answer to"),
         ("sys.exit(3)", "the guest ended with 3"),
     ],
-    ids=["oops", "hang", "fault of a program", "end"],
+    ids=["oops", "warning", "warning of a card that is lost", "hang", "fault of a program", "end"],
 )
 def test_broken_guests_are_one_line_with_the_console(tmp_path: Path, guest: str, line: str) -> None:
     began = time.monotonic()
