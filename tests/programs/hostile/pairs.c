@@ -195,6 +195,9 @@ static int64_t again(uint32_t ends)
              rm_alloc(own.fd, own.client, DEVICE + ends, SUBDEVICES + ends, NV20_SUBDEVICE_0, &instance,
                       sizeof(instance)) == NV_OK,
          "a subdevice anew");
+    must(rm_alloc(own.fd, own.client, one, BELOW, NV01_EVENT_OS_EVENT, &event, sizeof(event)) == NV_OK &&
+             rm_free(own.fd, own.client, BELOW) == NV_OK,
+         "the name of what was below them");
     must(make_peers(PEERS, own.client, one, other, 0, &kept) == NV_ERR_INSERT_DUPLICATE_NAME, "a taken name");
     must(rm_free(own.fd, own.client, PEERS) == NV_OK, "a name of nothing");
     return make_peers(PEERS, own.client, one, other, 0, &kept);
