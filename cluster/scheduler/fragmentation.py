@@ -1,18 +1,22 @@
 """Fragmentation gradient descent: a pod goes where it takes least from the pods that are still to come.
 
 After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX
-ATC '23), which places each pod where the GPUs that a typical pod cannot use grow least. Three things differ:
+ATC '23), which places each pod where the GPUs that a typical pod cannot use grow least. Five things differ:
 
 - What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
   in fractions, so that CPU is worth something long before the last of it goes.
 - What a kind loses is weighed against what is left for it in the whole cluster, of the models that it
   may use. Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what
-  comes, a placement costs the sum over all kinds of p · (g / c) ** scarcity · Δn / n. So a kind
-  with few places left is protected from those that can go elsewhere, and one that makes much of the CPU
+  comes, a placement costs the sum over all kinds of p · g ** several · (g / c) ** scarcity · Δn / n. So a
+  kind with few places left is protected from those that can go elsewhere, and one that makes much of the CPU
   from those that make little of it. The scarcity is 1 where as much of the CPU is left as of the GPUs, 1
   more for each time that CPU will be out twice as soon, up to 6, and 1 less for each time that GPUs will
   be, down to 0. The paper weighs each kind by p · g alone. (tests/bench/grid.py measures what other
   constants would do.)
+- Of the GPUs that all ask for, `several` is the part in requests of more than one. Where it is small, others
+  fill what is left of a place that was broken; where it is 1, all of the place's GPUs are lost.
+- In n a place counts by the root of the part that kinds no larger have of the GPUs asked for on its node:
+  what larger ones will take is not left for smaller ones.
 - The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
   even where none did so far.
 """
@@ -42,8 +46,8 @@ class Fragmentation:
     """The cost of ways to place a pod. It empties the table's `changed`, so that a table has one of them.
 
     _times[state, request]: containers that a card in that state would hold. _cards[row, request]: the same of
-    a node. _pods[row, kind]: pods that a node would hold. _left[model, kind]: the same of all nodes of a
-    model.
+    a node. _pods[row, kind]: pods that a node would hold. _open[row, kind]: the same, less what larger kinds
+    will take. _left[model, kind]: of all nodes of a model what is open.
     """
 
     def __init__(self, table: Table, mix: Mix) -> None:
@@ -77,7 +81,7 @@ class Fragmentation:
             found = self._mix.kinds()
             if not self._kinds.takes(found):
                 self._learn_kinds(found)
-                rows = np.arange(len(table), dtype=np.intp)
+            rows = np.arange(len(table), dtype=np.intp)
         table.changed.clear()
         if len(rows) and self._kinds.requests:
             self._learn_states()
@@ -97,6 +101,7 @@ class Fragmentation:
         self._states_known = 0
         self._cards = np.zeros((0, len(kinds.requests)), dtype=np.float32)
         self._pods = np.zeros((0, len(kinds.request)), dtype=np.float32)
+        self._open = np.zeros((0, len(kinds.request)), dtype=np.float32)
         self._model: Ints = np.zeros(0, dtype=np.int32)
         self._left = np.zeros((0, len(kinds.request)))
         self._allowed = allowed_models(kinds.allowed, [])
@@ -113,6 +118,7 @@ class Fragmentation:
         kinds, table = self._kinds, self._table
         self._cards = grown(self._cards, len(table))
         self._pods = grown(self._pods, len(table))
+        self._open = grown(self._open, len(table))
         self._model = grown(self._model, len(table))
         if self._allowed.shape[1] < len(table.models):
             self._allowed = allowed_models(kinds.allowed, table.models)
@@ -120,11 +126,11 @@ class Fragmentation:
                 [self._left, np.zeros((len(table.models) - len(self._left), self._left.shape[1]))]
             )
         self._cards[rows] = self._times[table.states[rows]].sum(axis=1)
-        pods = kinds.pods(self._cards[rows], table.cpu[rows])
-        np.subtract.at(self._left, self._model[rows], self._pods[rows])
+        self._pods[rows] = pods = kinds.pods(self._cards[rows], table.cpu[rows])
+        np.subtract.at(self._left, self._model[rows], self._open[rows])
         self._model[rows] = table.model[rows]
-        np.add.at(self._left, self._model[rows], pods)
-        self._pods[rows] = pods
+        self._open[rows] = pods * np.sqrt(kinds.part_not_larger(pods))
+        np.add.at(self._left, self._model[rows], self._open[rows])
 
     def _weigh(self) -> None:
         """_weights[model, kind]: what the loss of one pod of the kind costs on a node of the model.
@@ -134,12 +140,13 @@ class Fragmentation:
         kinds = self._kinds
         left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
         cpus = np.maximum(kinds.cpu, _LEAST_CPU_MILLI) / _LEAST_CPU_MILLI
-        gpus_per_cpu = (kinds.gpus / cpus) ** self._scarcity()
-        costs = kinds.share * _worth(left, gpus_per_cpu[kinds.item_kind])
+        several = kinds.gpus_asked[kinds.gpus > 1].sum() / max(_TINY, kinds.gpus_asked.sum())
+        value = (kinds.gpus / cpus) ** self._scarcity() * kinds.gpus**several
+        costs = kinds.share * _worth(left, value[kinds.item_kind])
         found = np.zeros((len(kinds.request), self._allowed.shape[1]))
         np.add.at(found, kinds.item_kind, costs[:, None] * self._allowed)
         supposed = self._mix.supposed / len(self._left) * kinds.share_of_kind
-        found += (supposed * _worth(self._left, gpus_per_cpu)).T
+        found += (supposed * _worth(self._left, value)).T
         self._weights: Floats = found.T.astype(np.float32)
 
     def _scarcity(self) -> float:

@@ -18,27 +18,32 @@ from placement.rules import Rules
 
 _FIELD = {name: place for place, name in enumerate(Features._fields)}
 _ANY_RULES = Rules()
+_TINY = 1e-9
 
 
 class Kinds:
     """Kinds of pods by their typical requests.
 
     requests: those that occur, of one container. A kind is one of them with its pod's CPU: request[kind],
-    cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to. An item is a kind with the
-    models that it may use: item_kind[item], allowed[item], share[item] of all that comes; share_of_kind[kind]
-    is their sum.
+    cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to, ascending. An item is a
+    kind with the models that it may use: item_kind[item], allowed[item], share[item] of all that comes;
+    share_of_kind[kind] is their sum, and gpus_asked[kind] what that is in GPUs.
     """
 
     def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
         self._items = [kind for kind, _ in found]
         self.requests = list(dict.fromkeys(kind.request for kind in self._items))
         numbers = {request: number for number, request in enumerate(self.requests)}
-        kinds = sorted({(numbers[kind.request], kind.cpu_milli) for kind, _ in found})
+        gpus = np.array([gpus_of(request, mean_card_mib) for request in self.requests])
+        kinds = sorted(
+            {(numbers[kind.request], kind.cpu_milli) for kind, _ in found},
+            key=lambda kind: (gpus[kind[0]], kind),
+        )
         places = {kind: number for number, kind in enumerate(kinds)}
         self.request = np.array([request for request, _ in kinds], dtype=np.intp)
         self.cpu: Floats = np.array([max(1, cpu) for _, cpu in kinds], dtype=np.float32)
-        gpus = np.array([gpus_of(request, mean_card_mib) for request in self.requests])
         self.gpus = gpus[self.request]
+        self._last_as_large = np.searchsorted(self.gpus, self.gpus, side="right") - 1
         self.item_kind = np.array(
             [places[numbers[kind.request], kind.cpu_milli] for kind, _ in found], dtype=np.intp
         )
@@ -62,6 +67,7 @@ class Kinds:
     def _share(self, shares: Mapping[Kind, float]) -> None:
         self.share = np.array([shares[kind] for kind in self._items])
         self.share_of_kind = np.bincount(self.item_kind, weights=self.share, minlength=len(self.request))
+        self.gpus_asked = self.share_of_kind * self.gpus
 
     def times(self, features: Ints) -> Floats:
         """How many containers of each request cards with these features would hold, [card, request].
@@ -111,6 +117,14 @@ class Kinds:
         by_cpu = cpu[:, None] / self.cpu
         np.minimum(found, by_cpu, out=found)
         found[by_cpu < 1] = 0
+        return found
+
+    def part_not_larger(self, pods: Floats) -> Doubles:
+        """Of the GPUs asked for by all kinds that have room on a node, the part by those that ask for no more
+        than each, [node, kind].
+        """
+        asked = np.cumsum((pods > 0) * self.gpus_asked, axis=1)
+        found: Doubles = asked[:, self._last_as_large] / np.maximum(asked[:, -1:], _TINY)
         return found
 
 

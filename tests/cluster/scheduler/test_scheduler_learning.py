@@ -110,6 +110,39 @@ def test_models_that_few_pods_can_do_without_are_kept_for_them() -> None:
     assert best.startswith("g2")
 
 
+def test_node_of_many_gpus_stays_whole_where_most_gpus_are_asked_for_together() -> None:
+    learned = Scheduler("fgd")
+    for number in range(10):
+        learned.put_node(f"g2-{number}", inventory(f"g2-{number}", 8, model="G2"), 96_000, 1 << 20)
+        learned.put_node(f"t4-{number}", inventory(f"t4-{number}", 1, model="T4"), 12_000, 1 << 20)
+    for number in range(40):
+        learned.arrived(pod(f"t4{number}", request(), models=["T4"]))
+    for number in range(20):
+        learned.arrived(pod(f"eight{number}", request(count=8), cpu_milli=8_000))
+    best = learned.best(pod("anywhere", request()), list(learned.books.nodes))
+    assert best is not None
+    assert best.startswith("t4")
+
+
+def test_rest_of_a_broken_node_is_kept_for_those_that_would_break_another() -> None:
+    learned = Scheduler("fgd")
+    for number in range(10):
+        learned.put_node(f"g2-{number}", inventory(f"g2-{number}", 8, model="G2"), 96_000, 1 << 20)
+    for number in range(50):
+        learned.put_node(f"t4-{number}", inventory(f"t4-{number}", 2, model="T4"), 24_000, 1 << 20)
+    for number in range(7):
+        learned.put_pod(pod(f"there{number}", request()), "g2-0", {"c0": (f"GPU-g2-0-{number}",)})
+        learned.arrived(pod(f"g2{number}", request(), models=["G2"]))
+    for number in range(10):
+        learned.arrived(pod(f"one{number}", request()))
+        learned.arrived(pod(f"pair{number}", request(count=2), cpu_milli=2_000))
+    for number in range(60):
+        learned.arrived(pod(f"eight{number}", request(count=8), cpu_milli=8_000))
+    best = learned.best(pod("anywhere", request()), list(learned.books.nodes))
+    assert best is not None
+    assert best.startswith("t4")
+
+
 def test_cpu_is_kept_for_the_few_that_make_most_gpus_of_it_where_it_is_out_three_times_sooner() -> None:
     learned = Scheduler("fgd")
     # Six CPUs for eight GPUs, of use to the modest pod alone; and nineteen for two, of which three are spare.
