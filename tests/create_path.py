@@ -81,10 +81,10 @@ class Mgpud:
     to hang up.
 
     requests and peer_pids hold what came, in order. One that prepares asks answer only for what it does not
-    do itself; one that does not is of a version before there was `prepare`.
+    do itself; one that does not is of a version before there was `prepare`. ending: a container has ended.
     """
 
-    prepares = False
+    prepares = ending = False
 
     def __init__(self, path: Path, answer: Answer) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -153,7 +153,13 @@ class Mgpud:
             return reply
 
         admit, release = (functools.partial(verb, name) for name in ("admit", "release"))
-        prepare = Prepare(admit, release, lambda message: schemas.validate("control", message), "/socket")
+        prepare = Prepare(
+            admit,
+            release,
+            lambda message: schemas.validate("control", message),
+            "/socket",
+            lambda: self.ending,
+        )
         dialogue = prepare.converse(request, Peer(pid, 0))
         try:
             packets = next(dialogue)

@@ -174,7 +174,10 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     def validate(message: dict[str, Any]) -> None:
         schemas.validate("control", message)
 
-    prepare = Prepare(verbs["admit"], verbs["release"], validate, node.socket)
+    def ending() -> bool:
+        return any(grant.state == "draining" for grant in grants)
+
+    prepare = Prepare(verbs["admit"], verbs["release"], validate, node.socket, ending)
     server = Server(node.socket, verbs, validate, {"prepare": prepare.converse})
     stack.callback(server.close)
     server.listen()

@@ -8,12 +8,14 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 enum { PACKET_MAX_BYTES = 128 * 1024, PATHS_MAX = 64 };
 /* For the original, and for what mount sources are. */
 enum { QUESTIONS_MAX = 2 };
 /* Of each step. A mgpud that is only busy is not helped by Python, which would ask it once more. */
 enum { TIMEOUT_S = 10 };
+enum { AGAIN_US = 50 * 1000, TRIES = 40 };
 
 static char spec[PREPARE_SPEC_MAX_BYTES];
 
@@ -41,6 +43,11 @@ bool prepare_config(char *const *words, const char *folder, char config[PATH_MAX
     n = snprintf(config, PATH_MAX, "%s%s%s/config.json", *bundle == '/' ? "" : folder,
                  *bundle && *bundle != '/' ? "/" : "", bundle);
     return n < PATH_MAX;
+}
+
+static bool is_true(struct slice value)
+{
+    return value.bytes == 4 && memcmp(value.text, "true", 4) == 0;
 }
 
 static bool is_word(struct slice value, const char *word)
@@ -80,7 +87,7 @@ struct prepare_reply prepare_read(struct slice text, struct error *why)
     version = json_member(text, "version");
     ok = json_member(text, "ok");
     action = json_member(text, "action");
-    if (version.bytes != 1 || *version.text != '1' || ok.bytes != 4 || memcmp(ok.text, "true", 4) != 0)
+    if (version.bytes != 1 || *version.text != '1' || !is_true(ok))
         return reply;
     if (is_word(action, "pass")) {
         reply.answer = PREPARE_PASS;
@@ -98,6 +105,7 @@ struct prepare_reply prepare_read(struct slice text, struct error *why)
             take_text(json_member(error, "message"), why->message, sizeof(why->message)) &&
             take_text(json_member(error, "hint"), why->hint, sizeof(why->hint)))
             reply.answer = PREPARE_REFUSE;
+        reply.again = is_true(json_member(text, "again"));
     }
     return reply;
 }
@@ -192,6 +200,7 @@ static enum prepared converse(int fd, struct packet *packet, struct preparation 
     do
         reply = prepare_read((struct slice){heard, hear(fd, heard, sizeof(heard))}, why);
     while (n++ < QUESTIONS_MAX && tell_more(fd, &reply, packet, made));
+    made->again = reply.again;
     if (reply.answer != PREPARE_WRITE)
         return reply.answer;
     made->text = (struct slice){text, hear(fd, text, sizeof(text))};
@@ -212,20 +221,44 @@ static enum prepared ask(char *const *words, const char *folder, const struct co
     return fd < 0 ? PREPARE_FALLBACK : converse(fd, &packet, made, why);
 }
 
+/* The driver closes the files of a container that has ended some time after. Whoever started this process is
+ * waited for no longer than it lives: what is made after that would be nobody's. */
+static bool wait_for_room(enum prepared got, const struct preparation *made, pid_t engine, int *tries)
+{
+    if (got != PREPARE_REFUSE || !made->again || ++*tries == TRIES || getppid() != engine)
+        return false;
+    usleep(AGAIN_US);
+    return true;
+}
+
 enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
                       struct error *why)
 {
+    pid_t engine = getppid();
     char folder[PATH_MAX];
+    enum prepared got;
+    int tries = 0;
 
     if (!getcwd(folder, sizeof(folder)) || !prepare_config(words, folder, made->file.path))
         return PREPARE_FALLBACK;
-    made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
-    return ask(words, folder, conf, 0, made, why);
+    do {
+        made->file.rewritten = false;
+        made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
+        got = ask(words, folder, conf, 0, made, why);
+    } while (wait_for_room(got, made, engine, &tries));
+    return got;
 }
 
 enum prepared prepare_given(char *const *words, const struct conf *conf, pid_t runtime_pid,
                             struct preparation *made, struct error *why)
 {
+    pid_t engine = getppid();
+    enum prepared got;
+    int tries = 0;
+
     strcpy(made->file.path, "/");
-    return ask(words, "/", conf, runtime_pid, made, why);
+    do
+        got = ask(words, "/", conf, runtime_pid, made, why);
+    while (wait_for_room(got, made, engine, &tries));
+    return got;
 }

@@ -17,15 +17,17 @@ enum prepared {
     PREPARE_REFUSE,
 };
 
-/* What mgpud made of the spec in file: the original text and, with PREPARE_WRITE, the new one. */
+/* What mgpud made of the spec in file: the original text and, with PREPARE_WRITE, the new one. again: with
+ * PREPARE_REFUSE, a container that has ended still has what it had. */
 struct preparation {
     struct spec_file file;
     struct slice original, text;
+    bool again;
 };
 
 /* Has mgpud decide about the container of a create, run or restore, as runtime_hook/create.py would in this
  * process. words: the command line from its verb on, ended by NULL. why is filled with PREPARE_REFUSE
- * only. */
+ * only. Where a container that has ended is in the way, it is waited for, 2 s at the most. */
 enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
                       struct error *why);
 
@@ -44,6 +46,7 @@ struct prepare_reply {
     size_t bytes;    /* PREPARE_WRITE: of the packet that follows */
     bool wants_kept; /* PREPARE_FALLBACK: before there is another reply, it is to be sent the original … */
     struct slice paths; /* … or to be told what these are */
+    bool again;         /* PREPARE_REFUSE: it may not last */
 };
 
 struct prepare_reply prepare_read(struct slice text, struct error *why);

@@ -20,12 +20,17 @@ def talk(
     text: bytes,
     *answers: bytes,
     words: tuple[str, ...] = ("create", "--bundle", "/b", "c1"),
+    ending: bool = False,
     **told: Any,
 ) -> list[Any]:
     """What mgpud says in the end; its packets are as the schema has them."""
     verbs = world.arbiter.verbs()
     made = Prepare(
-        verbs["admit"], verbs["release"], lambda message: schemas.validate("control", message), "/s"
+        verbs["admit"],
+        verbs["release"],
+        lambda message: schemas.validate("control", message),
+        "/s",
+        lambda: ending,
     )
     message = {
         "version": 1,

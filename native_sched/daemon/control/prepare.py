@@ -52,15 +52,24 @@ class Container(NamedTuple):
 
 
 class Prepare:
-    """admit, release: the verbs; validate raises Refusal for what the schema forbids; socket: mgpud's."""
+    """admit, release: the verbs; validate raises Refusal for what the schema forbids; socket: mgpud's.
+
+    ending: whether a container that has ended still has what it had, so that a refusal may not last.
+    """
 
     def __init__(
-        self, admit: Verb, release: Verb, validate: Callable[[dict[str, Any]], None], socket: str
+        self,
+        admit: Verb,
+        release: Verb,
+        validate: Callable[[dict[str, Any]], None],
+        socket: str,
+        ending: Callable[[], bool] = bool,
     ) -> None:
         self._admit = admit
         self._release = release
         self._validate = validate
         self._socket = socket
+        self._ending = ending
 
     def converse(self, message: Mapping[str, Any], peer: Peer) -> Dialogue:
         """message: a request that the schema allows."""
@@ -68,7 +77,8 @@ class Prepare:
         try:
             return (yield from self._prepare(message, peer, text))
         except Refusal as refusal:
-            return [_packet(action="refuse", error=refusal.to_error())]
+            again = {"again": True} if self._ending() else {}
+            return [_packet(action="refuse", error=refusal.to_error(), **again)]
         except NotHereError:
             return YOURSELF
         except Exception as error:

@@ -62,10 +62,11 @@ CODES = (
 
 
 class Refusals:
-    """Counts them, and logs each."""
+    """Counts them, and logs each: of a launcher that asks again while another container ends, the first."""
 
     def __init__(self, log: Log = LOG) -> None:
         self._log = log
+        self._last: tuple[int, str, str] | None = None
         self.counts = dict.fromkeys(CODES, 0)
 
     def counted(self, admit: Verb) -> Verb:
@@ -75,6 +76,9 @@ class Refusals:
             try:
                 return admit(message, peer)
             except Refusal as refusal:
+                last, self._last = self._last, (peer.pid, message["container_id"], refusal.code)
+                if self._last == last:
+                    raise
                 self.counts[refusal.code if refusal.code in self.counts else OTHER] += 1
                 self._log.info(
                     "refused",

@@ -359,7 +359,7 @@ def test_unusual_spec_goes_to_the_launcher(world: World, members: dict[str, Any]
     ],
 )
 def test_config_text_must_match_the_arguments(
-    world: World, words: tuple[str, ...], told: dict[str, str]
+    world: World, words: tuple[str, ...], told: dict[str, Any]
 ) -> None:
     assert talk(world, as_text(annotations=ASKING), words=words, **told)[0]["action"] == "yourself"
 
@@ -385,6 +385,13 @@ def test_grant_is_released_when_the_spec_cannot_be_rewritten(world: World) -> No
     [reply] = talk(world, as_text(annotations=ASKING, linux={**load("runc-1.1-spec")["linux"], **foreign}))
     assert reply["error"]["code"] == "seccomp-profile"
     assert list(world.grants) == []
+
+
+@pytest.mark.parametrize("ending", [True, False])
+def test_refusal_may_not_last_while_a_container_ends(world: World, ending: bool) -> None:
+    asking = {"mgpu.dev/gpus": "1000"}
+    [reply] = talk(world, as_text(annotations=asking), ending=ending)
+    assert (reply["action"], reply.get("again", False)) == ("refuse", ending)
 
 
 def test_fault_of_ours_is_not_the_containers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,16 +267,16 @@ def test_odd_names_do_not_break_a_scrape(world: Node, pod: str, container: str, 
 
 
 def test_refusals_are_counted_by_their_code_and_logged(world: Node) -> None:
-    def refuse(code: str) -> None:
+    def refuse(code: str, pid: int) -> None:
         def admit(_message: object, _peer: object) -> dict[str, object]:
             raise Refusal(code, "no", "wait")
 
         with pytest.raises(Refusal):
-            world.refusals.counted(admit)({"container_id": "c\n1", "annotations": {}}, Peer(1, 0))
+            world.refusals.counted(admit)({"container_id": "c\n1", "annotations": {}}, Peer(pid, 0))
 
-    refuse("card-full")
-    refuse("card-full")
-    refuse("never-heard-of")
+    for pid in (1, 1, 2):  # the first asks again
+        refuse("card-full", pid)
+    refuse("never-heard-of", 2)
     assert world.one("mgpu_refused_containers_total", reason="card-full") == 2
     assert world.one("mgpu_refused_containers_total", reason=OTHER) == 1
     assert world.refusals.counted(lambda message, peer: {"action": "pass"})({}, Peer(1, 0)) == {
