@@ -25,7 +25,8 @@ void interrupts_raise(struct card *card, uint32_t vector)
 {
     if (vector / 32 >= INTERRUPT_LEAVES)
         return;
-    card->interrupts.leaf[vector / 32] |= 1u << vector % 32;
+    /* An engine's thread raises faults. */
+    __atomic_fetch_or(&card->interrupts.leaf[vector / 32], 1u << vector % 32, __ATOMIC_ACQ_REL);
     fire(card);
 }
 
@@ -58,7 +59,7 @@ bool interrupts_write(struct card *card, uint32_t offset, uint32_t value)
     uint32_t i = offset % LEAF_BYTES / 4;
 
     if (in_leaves(offset, LEAF)) {
-        in->leaf[i] &= ~value;
+        __atomic_fetch_and(&in->leaf[i], ~value, __ATOMIC_ACQ_REL);
     } else if (in_leaves(offset, ENABLE)) {
         in->enabled[i] |= value;
         fire(card);

@@ -36,7 +36,6 @@ void pramin_write(struct card *card, uint64_t offset, const uint8_t *from, uint3
 /* interrupts.c: offsets from the start of the virtual function's registers. False: it is none of these. */
 bool interrupts_read(const struct card *card, uint32_t offset, uint32_t *value);
 bool interrupts_write(struct card *card, uint32_t offset, uint32_t value);
-void interrupts_raise(struct card *card, uint32_t vector);
 
 /* falcons.c: the one that a register belongs to, or NULL. */
 void falcons_start(struct card *card);

@@ -1,6 +1,7 @@
 #include "../../base/clock.h"
 #include "parts.h"
 #include "gsp/gsp.h"
+#include "state/faults.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@ void card_power_cycle(struct card *card)
     gsp_power_off(card->gsp);
     falcons_start(card);
     memset(&card->interrupts, 0, sizeof card->interrupts);
+    faults_unregister(card);
     registers_start(card);
     physical_clear(card->physical);
 }
@@ -108,6 +110,7 @@ static int engines_start(struct card *card)
         .switch_us = SWITCH_US,
         .copy_mib_per_ms = COPY_MIB_PER_MS,
         .launch_us = LAUNCH_US,
+        .faults = {faults_tell, card},
     };
     int error;
 

@@ -2,6 +2,7 @@
 #include "../../base/clock.h"
 #include "parts.h"
 #include "gsp/gsp.h"
+#include "state/faults.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ enum {
     VIRTUAL = 0xb80000,
     VIRTUAL_END = 0xb84000,
     ACCESS_COUNTERS = 0xb83110,
+    FAULT_GET = 0xb83028,
     MMU_INVALIDATE = 0xb830b0,
     DOORBELL = 0xbb0090,
     OLD_DOORBELL = 0x90,
@@ -140,6 +142,10 @@ static void write_one(struct card *card, uint32_t at, uint32_t value)
     case DOORBELL:
     case OLD_DOORBELL:
         ring(card);
+        break;
+    case FAULT_GET:
+        card->reg[at / 4] = value;
+        faults_taken(card);
         break;
     case MMU_INVALIDATE: /* tables are walked anew for every access, so it is done */
         card->reg[at / 4] = value & ~(uint32_t)TRIGGER;

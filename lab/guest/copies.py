@@ -27,7 +27,9 @@ COPY_KIND, USERMODE_KIND = AMPERE_DMA_COPY_B & 0xFF, AMPERE_USERMODE_A & 0xFF
 PIECE, HOSTS, THERE, ELSEWHERE = 4 * MIB, 0x210000000, 0x220000000, 0x230000000
 # So that the card is at work for most of the time.
 TIMES, PATIENCE_S, NOBODY = 16, 60.0, 0xFFFFFFFF
-HOST_SUBCHANNEL, COPY_SUBCHANNEL, SEM_ADDR_LO, RELEASE = 0, 4, 0x5C, 1
+HOST_SUBCHANNEL, COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, SEM_ADDR_LO, RELEASE = 0, 1, 4, 0x5C, 1
+# Compute's own, of data among its methods.
+INLINE_LENGTH, INLINE_LAUNCH, INLINE_DATA, PITCH = 0x180, 0x1B0, 0x1B4, 1
 OFFSET_IN, LINE_LENGTH_IN, LAUNCH_DMA = 0x400, 0x418, 0x300
 # Not pipelined, both ends in pitch layouts.
 PLAIN = 2 | 1 << 7 | 1 << 8
@@ -47,6 +49,15 @@ def copy(to: int, source: int) -> bytes:
         methods(COPY_SUBCHANNEL, OFFSET_IN, *halves(source), *halves(to), PIECE, PIECE)
         + methods(COPY_SUBCHANNEL, LINE_LENGTH_IN, PIECE, 1)
         + methods(COPY_SUBCHANNEL, LAUNCH_DMA, PLAIN)
+    )
+
+
+def word(to: int, value: int) -> bytes:
+    """Of 32 bits, written by compute."""
+    return (
+        methods(COMPUTE_SUBCHANNEL, INLINE_LENGTH, 4, 1, *halves(to))
+        + methods(COMPUTE_SUBCHANNEL, INLINE_LAUNCH, PITCH)
+        + methods(COMPUTE_SUBCHANNEL, INLINE_DATA, value)
     )
 
 

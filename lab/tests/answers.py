@@ -23,3 +23,11 @@ GROUP_MADE = {
     "NVA06C_CTRL_CMD_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS": TOLD,
 }
 CHANNEL_MADE = {**REGISTERED, **GROUP_MADE, "NV2080_CTRL_CMD_GPU_PROMOTE_CTX": TOLD}
+# The channel runs, and an engine does what it says.
+RUNS = "what does not run brings nothing about, and fails the test"
+WORKING = {
+    **CHANNEL_MADE,
+    "NVA06C_CTRL_CMD_GPFIFO_SCHEDULE": RUNS,
+    "NV2080_CTRL_CMD_GPU_EVICT_CTX": TOLD,
+    "NVA06F_CTRL_CMD_STOP_CHANNEL": TOLD,
+}

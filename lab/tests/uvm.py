@@ -6,6 +6,8 @@ import mmap
 import os
 import re
 import struct
+import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from lab.tests.answers import REGISTERED
 from lab.tests.nv import COMPOSE, DEVICE, MIB, REVOKE, SHARE_ALL, SPACE, Client, Uvm, in_child, space
 from tests.support import rm_numbers as numbers
 
-NO_GPU, BASE = bytes(16), 0x200000000
+NO_GPU, BASE, TRACING = bytes(16), 0x200000000, Path("/sys/kernel/tracing")
 DISABLE_HMM, MULTI_PROCESS = 1, 2
 
 
@@ -52,6 +54,35 @@ def empty_unmap_tells_of_initialisation() -> None:
     after = uvm.unmap_external(NO_GPU, 0, 0)
     assert before != after, (hex(before), hex(after))
     assert in_child(lambda: uvm.unmap_external(NO_GPU, 0, 0)) == after, "any process may ask"
+    uvm.close()
+
+
+def waited_for(call: Callable[[], int]) -> list[str]:
+    """Locks for which nvidia-uvm may wait in it, as the kernel traces functions."""
+    if not (TRACING / "trace").exists():
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
+    settings = {"set_ftrace_filter": "down_read down_write mutex_lock", "set_ftrace_pid": str(os.getpid())}
+    for name, value in (
+        *settings.items(),
+        ("current_tracer", "function"),
+        ("tracing_on", "1"),
+        ("trace", ""),
+    ):
+        (TRACING / name).write_text(value)
+    call()
+    # What reads it is traced too.
+    (TRACING / "tracing_on").write_text("0")
+    said = (TRACING / "trace").read_text()
+    for name, value in (("current_tracer", "nop"), *((name, "") for name in settings)):
+        (TRACING / name).write_text(value)
+    return re.findall(r": (\S+) <-uvm_", said)
+
+
+@decides("UNMAP_EXTERNAL of an empty range takes no lock")
+def empty_unmap_takes_no_lock() -> None:
+    uvm = Uvm()
+    assert waited_for(lambda: uvm.unmap_external(NO_GPU, BASE, 2 * MIB)) != []
+    assert waited_for(lambda: uvm.unmap_external(NO_GPU, 0, 0)) == []
     uvm.close()
 
 

@@ -25,7 +25,8 @@ VA = 0x2_0000_0000
 USERD, RING, COMMANDS, DATA, SEMAPHORE = (
     BASE + (2 << 20) + at for at in (0, 0x1000, 0x2000, 0x3000, 0x7000)
 )
-TABLES = BASE + (4 << 20)
+TABLES, OTHER = BASE + (4 << 20), BASE + (3 << 20)
+REGISTER_FAULT_BUFFER, FAULT_PUT = 0x20800A9B, 0xB8302C
 VIDEO_TABLE_PAGE = 0x80_0000
 ENTRIES = 8
 WAIT_S = 30
@@ -216,3 +217,40 @@ def test_what_is_below_an_object_ends_with_it(channel: Channel) -> None:
     assert (
         channel.driver.control(CLIENT, GROUP, GET_TIMESLICE, bytes(8))[0] == nv.NV_ERR_INVALID_OBJECT_HANDLE
     )
+
+
+def second_channel(channel: Channel, commands: bytes) -> None:
+    """In the same group; it does that and no more."""
+    at = 6 * 4096
+    channel.guest.put(TABLES + 0x4000 + 8 * 6, struct.pack("<Q", OTHER >> 12 << 8 | 2 << 1 | 1))
+    params = bytearray(360)
+    struct.pack_into("<QI", params, 8, VA + at, ENTRIES)
+    struct.pack_into("<QQII", params, 168, OTHER + 0x1000, 512, 1, 0)
+    channel.driver.alloc(CLIENT, GROUP, CHANNEL + 1, CHANNEL, bytes(params))
+    channel.guest.put(OTHER + 0x800, commands)
+    channel.guest.put(OTHER, struct.pack("<Q", VA + at + 0x800 | (len(commands) // 4) << 42))
+    channel.guest.put(OTHER + 0x1000 + PUT, struct.pack("<I", 1))
+    channel.card.client.set(DOORBELL, 1)
+
+
+def test_fault_is_told_and_tried_again_once_a_page_is_there(channel: Channel) -> None:
+    """As clc369.h has an entry: the page, by the hub, written to; a replay is a method of any channel's."""
+    buffer, page = BASE + (6 << 20), BASE + (7 << 20)
+    params = struct.pack(
+        "<IIIxxxx256Q", CLIENT, SUBDEVICE, 1 << 20, *(buffer + 4096 * i for i in range(256))
+    )
+    assert channel.driver.control(CLIENT, SUBDEVICE, REGISTER_FAULT_BUFFER, params)[0] == 0
+    channel.schedule()
+    to = VA + 5 * 4096
+    words = methods(1, 0x180, 4, 1, to >> 32, to & 0xFFFFFFFF) + methods(1, 0x1B0, 1)
+    channel.submit(words + methods(1, 0x1B4, 0xCAFE) + semaphore(RELEASE, 5))
+    assert wait(lambda: channel.card.client.register(FAULT_PUT) == 1)
+    entry = struct.unpack("<8I", channel.guest.get(buffer, 32))
+    assert (entry[0], entry[2], entry[3], entry[6]) == (2 << 8, to & 0xFFFFFFFF, to >> 32, 64)
+    assert entry[7] == 1 << 31 | 1 << 30 | 1 << 20 | 1 << 16 | 4 << 8 | 1 << 7 | 2
+    assert channel.value == 0, "it waits"
+    channel.guest.put(TABLES + 0x4000 + 8 * 5, struct.pack("<Q", page >> 12 << 8 | 2 << 1 | 1))
+    replays = methods(0, 0x30, 1 << 2, 9 << 27)
+    second_channel(channel, replays)
+    assert wait(lambda: channel.value == 5)
+    assert channel.guest.word(page) == 0xCAFE

@@ -1,4 +1,5 @@
 #include "table.h"
+#include "../state/faults.h"
 #include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "../facts/control_names.h"
 #include <string.h>
@@ -19,7 +20,21 @@ static uint32_t zeros(struct asked *asked)
     return 0;
 }
 
+static uint32_t fault_buffer(struct asked *asked)
+{
+    faults_register(asked->card, asked->params, asked->bytes);
+    return 0;
+}
+
+static uint32_t no_fault_buffer(struct asked *asked)
+{
+    faults_unregister(asked->card);
+    return 0;
+}
+
 static const struct answer controls[] = {
+    {0x20800a9b, fault_buffer, REAL, "faults are written where the driver says, as clc369.h has them", NULL},
+    {0x20800a9c, no_fault_buffer, REAL, "no fault is written from then on", NULL},
     {0x20800a36, answer_chip, REAL, "PCI ids as configuration space has them; register bases of dev_vm.h",
      NULL},
     {0x20800a40, answer_devices, MADE_UP, "one graphics and three copy engines", NULL},

@@ -1,5 +1,6 @@
 #include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "engines.h"
+#include "../state/faults.h"
 #include <string.h>
 
 enum { SPACE_OF_DEVICE = 3, CHANNEL_KIND = 0x6f };
@@ -55,7 +56,7 @@ static void channel_made(struct objects *objects, struct object *object, const u
                          uint32_t bytes)
 {
     const uint32_t *at = objects->card->layout->value;
-    struct memory_desc userd = {0};
+    struct memory_desc userd = {0}, instance = {0};
     struct gpu_channel_layout layout = {
         .entries = word(params, bytes, at[AT_channel_entries]),
         .shows_get = object->class_id != BLACKWELL_CHANNEL_GPFIFO_A &&
@@ -69,6 +70,8 @@ static void channel_made(struct objects *objects, struct object *object, const u
     if (at[AT_channel_userd] > bytes || bytes - at[AT_channel_userd] < sizeof userd)
         return;
     memcpy(&userd, params + at[AT_channel_userd], sizeof userd);
+    memcpy(&instance, params + at[AT_channel_instance], sizeof instance); /* it lies before the other */
+    layout.instance = faults_instance(instance.base, instance.address_space == ADDRESS_SPACE_VIDEO);
     memcpy(&layout.ring_at, params + at[AT_channel_ring], sizeof layout.ring_at);
     object->space_of = named ? (struct name){object->name.client, named}
                              : space_name(objects, object, word(params, bytes, at[AT_channel_share]));

@@ -6,6 +6,7 @@
 #include "../facts/layout.h"
 #include "../memory/tables.h"
 #include "../vfu/device.h"
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum { MIB = 1 << 20, BAR0_BYTES = 16 * MIB, BAR1_BYTES = 256 * MIB, BAR3_BYTES = 32 * MIB };
@@ -29,6 +30,14 @@ struct interrupts {
     uint32_t leaf[INTERRUPT_LEAVES], enabled[INTERRUPT_LEAVES], top_enabled;
 };
 
+/* Where faults that can be replayed are written: pages of the guest's. */
+enum { VECTOR_REPLAYABLE = 132, FAULT_PAGES = 256 };
+struct fault_buffer {
+    uint64_t page[FAULT_PAGES];
+    atomic_uint entries; /* 0: there is none */
+    uint32_t put;        /* below that; the driver can write what its register says */
+};
+
 struct gsp;
 
 struct card {
@@ -43,6 +52,7 @@ struct card {
     int ring_fd; /* of it */
     struct falcon falcon[FALCONS];
     struct interrupts interrupts;
+    struct fault_buffer fault_buffer;
     struct gsp *gsp;
     uint8_t config[CONFIG_BYTES], rom[ROM_BYTES];
     uint32_t emem[EMEM_WORDS]; /* the driver's channel to FSP */
@@ -56,6 +66,9 @@ struct card {
 
 /* Client of every group in the account of the engines: whoever rings wakes them all. */
 enum { ENGINE_CLIENT = 1 };
+
+/* interrupts.c of the card. Any thread may. */
+void interrupts_raise(struct card *card, uint32_t vector);
 
 /* trace.c */
 __attribute__((format(printf, 2, 3))) void card_log(struct card *card, const char *format, ...);

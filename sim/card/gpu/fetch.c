@@ -27,7 +27,7 @@ static void write64(const struct sysmem *memory, uint64_t at, uint64_t value)
 
 bool channel_has_work(const struct gpu_channel *channel)
 {
-    return !channel->off && !channel->failed && !channel->waits_for &&
+    return !channel->off && !channel->failed && !channel->faulted && !channel->waits_for &&
            (channel->fetched_count || channel->get != channel->put);
 }
 
@@ -91,9 +91,31 @@ void channel_fail(struct gpu_channel *channel)
     engine_drop_kernel(channel);
     channel_unblock(channel);
     channel->failed = true;
+    channel->faulted = false;
     channel->fetched_count = 0;
     channel->begun = false;
     channel->group->totals.errors++;
+}
+
+void channel_fault(struct gpu_channel *channel, uint64_t address)
+{
+    const struct gpu_faults *faults = &channel->group->gpu->faults;
+
+    channel->faulted = faults->tell && faults->tell(faults->of, channel->layout.instance, address);
+    if (!channel->faulted)
+        channel_fail(channel);
+}
+
+void gpu_replay(struct gpu *gpu, bool cancelled)
+{
+    for (struct gpu_group *group = gpu->groups; group; group = group->next) {
+        for (struct gpu_channel *channel = group->channels; channel; channel = channel->next) {
+            if (channel->faulted && cancelled)
+                channel_fail(channel);
+            channel->faulted = false;
+        }
+        runqueue_update(group);
+    }
 }
 
 static bool entry_fits(const struct gpu_channel *channel, const struct ring_entry *entry)

@@ -33,11 +33,19 @@ enum {
 enum { GPU_UTILIZATION_SLOTS = 72, GPU_UTILIZATION_RING = GPU_UTILIZATION_SLOTS + 1 };
 #define GPU_UTILIZATION_SLOT_NS (UINT64_C(10000000000) / GPU_UTILIZATION_SLOTS)
 
+/* Whom a channel tells that an engine of graphics has nothing mapped where it writes. True: it tries again
+ * once a replay is asked for. instance: as the channel's layout has it. */
+struct gpu_faults {
+    bool (*tell)(void *of, uint64_t instance, uint64_t address);
+    void *of;
+};
+
 struct gpu_costs {
     uint32_t switch_us;       /* half to save a group with an unfinished kernel, half to load another */
     uint32_t copy_mib_per_ms; /* > 0 */
     uint32_t launch_us;       /* a kernel of no stated length */
     const struct registers *registers; /* NULL: none show what it does */
+    struct gpu_faults faults;          /* tell NULL: a channel that faults has failed */
 };
 
 /* Whose group: names only, for the account. */
@@ -71,6 +79,7 @@ uint32_t gpu_group_timeslice_us(struct gpu_group *group);
 /* channel.c */
 struct gpu_channel_layout {     /* bytes from the start of the memory, validated by gpu_layout_fits() */
     uint64_t userd_at, ring_at; /* ring_at: an address, where the channel executes in a space */
+    uint64_t instance;          /* whatever faults shall name it by */
     uint32_t entries;
     bool shows_get; /* in USERD */
 };

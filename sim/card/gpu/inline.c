@@ -43,6 +43,15 @@ static uint64_t pair(uint32_t upper, uint32_t lower)
     return (uint64_t)upper << 32 | lower;
 }
 
+static bool is_mapped(struct gpu_channel *channel, uint64_t address)
+{
+    struct view view;
+    bool mapped = space_view(channel->push->space, address, 1, &view);
+
+    view_put(&view);
+    return mapped;
+}
+
 static void put(struct gpu_channel *channel, uint64_t address, const void *data, uint32_t bytes)
 {
     const uint8_t *from = data;
@@ -88,6 +97,10 @@ static bool load(struct gpu_channel *channel, uint32_t data)
 
     if (!l->lines) {
         channel_fail(channel);
+        return true;
+    }
+    if (!is_mapped(channel, l->to + l->at)) {
+        channel_fault(channel, l->to + l->at);
         return true;
     }
     put(channel, l->to + l->at, &data, bytes);

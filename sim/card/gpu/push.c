@@ -9,6 +9,8 @@ enum { OPCODE_MASK = 0xff, SET_BASE = 4, BASE_MASK = 0x1ffff, BASE_SHIFT = 40 };
 enum { COMPUTE_SUBCHANNEL = 1, COPY_SUBCHANNEL = 4, ANY_COMPUTE = 0xc0, ANY_COPY = 0xb5 };
 enum {
     SET_OBJECT = 0x0,
+    MEM_OP_C = 0x30,
+    MEM_OP_D = 0x34,
     SEMAPHOREA = 0x10, /* as Fermi's hosts have them, and those since then too */
     SEMAPHOREB = 0x14,
     SEMAPHOREC = 0x18,
@@ -19,6 +21,8 @@ enum {
     SEM_PAYLOAD_HI = 0x68,
     SEM_EXECUTE = 0x6c,
 };
+enum { OPERATION_SHIFT = 27, TLB_INVALIDATE = 9, TLB_INVALIDATE_TARGETED, REPLAY_SHIFT = 2, REPLAY_MASK = 7 };
+enum { REPLAY_START = 1, REPLAY_CANCEL_FIRST = 3 };
 enum { SEM_OPERATION_MASK = 7, SEM_RELEASE = 1, SEM_REDUCTION = 6 };
 enum { OLD_ACQUIRE = 1, OLD_RELEASE = 2, OLD_ACQ_GEQ = 4, OLD_ACQ_AND = 8, OLD_OPERATION_MASK = 0x1f };
 #define OLD_4BYTE     (1u << 24)
@@ -173,6 +177,16 @@ static void old_semaphore(struct gpu_channel *channel, uint32_t how)
     }
 }
 
+/* Tables are walked anew for every access, so of an invalidation only the replay is left. */
+static void memory_operation(struct gpu_channel *channel, uint32_t how)
+{
+    uint32_t replay = channel->push->host[MEM_OP_C / 4] >> REPLAY_SHIFT & REPLAY_MASK;
+    uint32_t operation = how >> OPERATION_SHIFT;
+
+    if ((operation == TLB_INVALIDATE || operation == TLB_INVALIDATE_TARGETED) && replay >= REPLAY_START)
+        gpu_replay(channel->group->gpu, replay >= REPLAY_CANCEL_FIRST);
+}
+
 static bool host_method(struct gpu_channel *channel, uint32_t subchannel, uint32_t method, uint32_t data)
 {
     channel->push->host[method / 4] = data;
@@ -182,6 +196,8 @@ static bool host_method(struct gpu_channel *channel, uint32_t subchannel, uint32
         semaphore(channel, data);
     if (method == SEMAPHORED)
         old_semaphore(channel, data);
+    if (method == MEM_OP_D)
+        memory_operation(channel, data);
     return method == SEM_EXECUTE || method == SEMAPHORED;
 }
 
@@ -294,10 +310,16 @@ void push_step(struct gpu_channel *channel, struct ring_entry *entry)
     }
     for (uint64_t i = 0; i < view.bytes / 4 && i < WORDS_PER_STEP && !done && entry->count; i++) {
         const uint32_t *word = (const uint32_t *)(const void *)view_at(&view) + i;
+        const struct header header = channel->push->header;
+        const struct ring_entry before = *entry;
 
         entry->at += 4;
         entry->count--;
         done = one_word(channel, entry, __atomic_load_n(word, __ATOMIC_ACQUIRE));
+        if (channel->faulted) {
+            channel->push->header = header;
+            *entry = before;
+        }
     }
     view_put(&view);
 }

@@ -52,12 +52,15 @@ struct loading {
     bool releases, one_word;
 };
 
+/* Of the methods to come. */
+struct header {
+    uint32_t left, method, subchannel;
+    bool once, stays; /* it goes on after the first one; it does not go on */
+};
+
 struct push {
     struct space *space;
-    struct { /* of the methods to come */
-        uint32_t left, method, subchannel;
-        bool once, stays; /* it goes on after the first one; it does not go on */
-    } header;
+    struct header header;
     uint64_t base;                /* of the ring's entries, above their own 40 bits */
     uint32_t object[SUBCHANNELS]; /* classes; 0: none */
     uint32_t host[64];

@@ -66,8 +66,8 @@ struct gpu_channel {
     uint32_t fetched_count;
     struct ring_entry fetched[FETCH_AHEAD + 1]; /* the first one executes once it is begun */
     bool begun;
-    bool off, failed;
-    struct sysmem *waits_for; /* an acquire's semaphore; NULL: not blocked */
+    bool off, failed, faulted; /* faulted: it waits for a replay */
+    struct sysmem *waits_for;  /* an acquire's semaphore; NULL: not blocked */
     struct gpu_wait wait;
     bool executing;                   /* a kernel, wherever its group is */
     uint64_t kernel_ns, remaining_ns; /* of it */
@@ -140,6 +140,7 @@ struct gpu {
     uint64_t slipped_ns;
     struct timeline timeline;
     const struct registers *registers; /* where they are */
+    struct gpu_faults faults;
     uint8_t *bar0;
     int status_fd, epoll_fd, timer_fd, kick_fd;
     uint64_t armed_ns, timer_pass_ns;
@@ -222,6 +223,10 @@ void channel_step(struct gpu_channel *channel);
 void channel_look(struct gpu_channel *channel);
 void channel_accept(struct gpu_channel *channel);
 void channel_fail(struct gpu_channel *channel);
+/* What it does now is to be done again; or it fails. */
+void channel_fault(struct gpu_channel *channel, uint64_t address);
+/* What faulted is tried again, or has failed. */
+void gpu_replay(struct gpu *gpu, bool cancelled);
 void channel_unblock(struct gpu_channel *channel);
 void charge_front_end(struct gpu_channel *channel, uint32_t cost_ns);
 void begin_kernel(struct gpu_channel *channel, uint64_t kernel_ns);

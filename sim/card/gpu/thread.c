@@ -171,6 +171,7 @@ int gpu_create(struct gpu **out, const struct gpu_costs *costs)
         return -ENOMEM;
     gpu->half_switch_ns = (uint64_t)costs->switch_us * US_NS / 2;
     gpu->registers = costs->registers;
+    gpu->faults = costs->faults;
     gpu->launch_ns = (uint64_t)costs->launch_us * US_NS;
     gpu->copy_bytes_per_ms = (uint64_t)costs->copy_mib_per_ms << 20;
     gpu->armed_ns = NEVER_NS;
