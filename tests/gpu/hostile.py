@@ -15,7 +15,7 @@ from tests.support.rm_numbers import NV_ERR_INVALID_ARGUMENT, NV_ERR_NO_MEMORY
 
 CAP_MIB = 512
 # Of programs with contexts of CUDA's, which take some of it; and what they allocate at a time.
-CUDA_CAP_MIB, PIECE_MIB = 2048, 256
+CUDA_CAP_MIB, PIECE_MIB = 4096, 256
 MIB = 1 << 20
 EPERM, ENOMEM, ENOSYS, INVALID_ARGUMENT, NO_MEMORY = 1, 12, 38, NV_ERR_INVALID_ARGUMENT, NV_ERR_NO_MEMORY
 Judge = Callable[[list[int], str], bool]
@@ -153,7 +153,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     ),
     uvm_keeps(
         "memory freed while nvidia-uvm has it mapped",
-        ("memory", "16", str(PIECE_MIB)),
+        ("memory", "32", str(PIECE_MIB)),
         # Where nothing was mapped each is gone as it is freed.
         lambda said, line: (
             something_was_kept(said, line) and (said[0] * PIECE_MIB <= CUDA_CAP_MIB or not said[2])
@@ -162,7 +162,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     ),
     uvm_keeps(
         "files of nvidia-uvm in messages alone",
-        ("message", "4", str(3 * PIECE_MIB)),
+        ("message", "4", str(5 * PIECE_MIB)),
         something_was_kept,
         "that such a file keeps what it has mapped, and is not taken for closed",
     ),
