@@ -45,11 +45,6 @@ CONTAINER = Method(
     containers_pb2.GetContainerRequest,
     containers_pb2.GetContainerResponse,
 )
-CONTAINERS = Method(
-    "/containerd.services.containers.v1.Containers/List",
-    containers_pb2.ListContainersRequest,
-    containers_pb2.ListContainersResponse,
-)
 TASK = Method("/containerd.services.tasks.v1.Tasks/Get", tasks_pb2.GetRequest, tasks_pb2.GetResponse)
 TASKS = Method(
     "/containerd.services.tasks.v1.Tasks/List", tasks_pb2.ListTasksRequest, tasks_pb2.ListTasksResponse

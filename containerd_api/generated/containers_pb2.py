@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&containerd_api/protos/containers.proto\x12!containerd.services.containers.v1\"\xff\x01\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12H\n\x06labels\x18\x02 \x03(\x0b\x32\x38.containerd.services.containers.v1.Container.LabelsEntry\x12\r\n\x05image\x18\x03 \x01(\t\x12\x45\n\x07runtime\x18\x04 \x01(\x0b\x32\x34.containerd.services.containers.v1.Container.Runtime\x1a\x17\n\x07Runtime\x12\x0c\n\x04name\x18\x01 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"!\n\x13GetContainerRequest\x12\n\n\x02id\x18\x01 \x01(\t\"W\n\x14GetContainerResponse\x12?\n\tcontainer\x18\x01 \x01(\x0b\x32,.containerd.services.containers.v1.Container\"(\n\x15ListContainersRequest\x12\x0f\n\x07\x66ilters\x18\x01 \x03(\t\"Z\n\x16ListContainersResponse\x12@\n\ncontainers\x18\x01 \x03(\x0b\x32,.containerd.services.containers.v1.Container2\x81\x02\n\nContainers\x12v\n\x03Get\x12\x36.containerd.services.containers.v1.GetContainerRequest\x1a\x37.containerd.services.containers.v1.GetContainerResponse\x12{\n\x04List\x12\x38.containerd.services.containers.v1.ListContainersRequest\x1a\x39.containerd.services.containers.v1.ListContainersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&containerd_api/protos/containers.proto\x12!containerd.services.containers.v1\"\xff\x01\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12H\n\x06labels\x18\x02 \x03(\x0b\x32\x38.containerd.services.containers.v1.Container.LabelsEntry\x12\r\n\x05image\x18\x03 \x01(\t\x12\x45\n\x07runtime\x18\x04 \x01(\x0b\x32\x34.containerd.services.containers.v1.Container.Runtime\x1a\x17\n\x07Runtime\x12\x0c\n\x04name\x18\x01 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"!\n\x13GetContainerRequest\x12\n\n\x02id\x18\x01 \x01(\t\"W\n\x14GetContainerResponse\x12?\n\tcontainer\x18\x01 \x01(\x0b\x32,.containerd.services.containers.v1.Container2\x84\x01\n\nContainers\x12v\n\x03Get\x12\x36.containerd.services.containers.v1.GetContainerRequest\x1a\x37.containerd.services.containers.v1.GetContainerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,10 +43,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCONTAINERREQUEST']._serialized_end=368
   _globals['_GETCONTAINERRESPONSE']._serialized_start=370
   _globals['_GETCONTAINERRESPONSE']._serialized_end=457
-  _globals['_LISTCONTAINERSREQUEST']._serialized_start=459
-  _globals['_LISTCONTAINERSREQUEST']._serialized_end=499
-  _globals['_LISTCONTAINERSRESPONSE']._serialized_start=501
-  _globals['_LISTCONTAINERSRESPONSE']._serialized_end=591
-  _globals['_CONTAINERS']._serialized_start=594
-  _globals['_CONTAINERS']._serialized_end=851
+  _globals['_CONTAINERS']._serialized_start=460
+  _globals['_CONTAINERS']._serialized_end=592
 # @@protoc_insertion_point(module_scope)

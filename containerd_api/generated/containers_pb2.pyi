@@ -1,7 +1,7 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from collections.abc import Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -41,15 +41,3 @@ class GetContainerResponse(_message.Message):
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
     container: Container
     def __init__(self, container: _Optional[_Union[Container, _Mapping]] = ...) -> None: ...
-
-class ListContainersRequest(_message.Message):
-    __slots__ = ("filters",)
-    FILTERS_FIELD_NUMBER: _ClassVar[int]
-    filters: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, filters: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class ListContainersResponse(_message.Message):
-    __slots__ = ("containers",)
-    CONTAINERS_FIELD_NUMBER: _ClassVar[int]
-    containers: _containers.RepeatedCompositeFieldContainer[Container]
-    def __init__(self, containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ...) -> None: ...

@@ -54,7 +54,6 @@ bool fsp_write(struct card *card, uint32_t at, uint32_t value);
 enum { VBIOS_COMMAND_AT = 0x100, VBIOS_MAPPER_AT = 0x40, VBIOS_INIT_COMMAND = 0x2c };
 void vbios_make(uint8_t rom[ROM_BYTES], uint16_t device, bool signed_by_falcon);
 
-/* power.c: as after the power went off and on. */
-void card_power_cycle(struct card *card);
+/* power.c */
 int card_start(struct card *card);
 #endif

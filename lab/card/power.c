@@ -16,7 +16,7 @@ static void set_bars(struct card *card)
     tables_set(card->bar2, (struct where){VIDEO, memory - (uint64_t)BAR2_DIRECTORY_MIB * MIB});
 }
 
-void card_power_cycle(struct card *card)
+static void card_power_cycle(struct card *card)
 {
     gsp_power_off(card->gsp);
     falcons_start(card);

@@ -18,7 +18,6 @@ PIDFD_OPEN, PIDFD_GETFD = 434, 438
 class File:
     fd: int
     id: int = 0
-    mapped_at: int = 0
 
 
 class Kernel:

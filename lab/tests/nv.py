@@ -28,7 +28,6 @@ CHANNEL_KIND, COMPUTE_KIND = numbers.AMPERE_CHANNEL_GPFIFO_A & 0xFF, numbers.AMP
 # NVOS32_ALLOC_FLAGS
 LAZY, IS_VIRTUAL = numbers.NVOS32_ALLOC_FLAGS_LAZY, numbers.NVOS32_ALLOC_FLAGS_VIRTUAL
 SPARSE = numbers.NVOS32_ALLOC_FLAGS_SPARSE
-ALIGNMENT_FORCE, EXTERNALLY_MANAGED = 0x10, numbers.NVOS32_ALLOC_FLAGS_EXTERNALLY_MANAGED
 HOST, VIDEO = 1 << 25, 0
 OWNER = 0x6D677075
 # NV_VASPACE_ALLOCATION_FLAGS
@@ -37,9 +36,7 @@ SHARE_ALL, SHARE_CLIENT = numbers.RS_SHARE_TYPE_ALL, numbers.RS_SHARE_TYPE_CLIEN
 COMPOSE, REVOKE = numbers.RS_SHARE_ACTION_FLAG_COMPOSE, numbers.RS_SHARE_ACTION_FLAG_REVOKE
 ACCESS_DUP = 1
 HEAP_SIZE = numbers.NV2080_CTRL_FB_INFO_INDEX_HEAP_SIZE
-HEAP_FREE, RAM_SIZE = numbers.NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE, numbers.NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE
-TOTAL_RAM = numbers.NV2080_CTRL_FB_INFO_INDEX_TOTAL_RAM_SIZE
-USABLE = numbers.NV2080_CTRL_FB_INFO_INDEX_USABLE_RAM_SIZE
+HEAP_FREE = numbers.NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE
 
 
 def memory(size: int, flags: int = 0, attr: int = VIDEO, space: int = 0) -> bytes:
@@ -300,9 +297,3 @@ def in_child(work: Callable[[], Any]) -> Any:
     if "failed" in answer:
         raise AssertionError(answer["failed"])
     return answer["said"]
-
-
-def offsets(start: int) -> Callable[[], int]:
-    """Numbers that rise by one."""
-    counter = iter(range(start, start + (1 << 20)))
-    return lambda: next(counter)

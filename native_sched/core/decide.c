@@ -59,7 +59,6 @@ static uint32_t plan(struct sched *s, const struct sched_class *class, uint32_t 
     for_each_in_domain(s, e, domain, class->id) draining |= drains(e, now) ? e->cards : 0;
     for_each_in_domain(s, e, domain, class->id)
     {
-        s->touched++;
         entity_update(s, e, now);
         e->why = blocked(s, e, draining, now);
         e->chosen = false;
@@ -278,9 +277,4 @@ bool sched_decide(struct sched *s, uint64_t now, struct sched_decision *out, uin
 enum sched_watch_level sched_watch(const struct sched *s, uint32_t card)
 {
     return card < SCHED_CARDS ? s->rq[card].watch : WATCH_NONE;
-}
-
-uint64_t sched_touched(const struct sched *s)
-{
-    return s->touched;
 }

@@ -119,7 +119,4 @@ uint32_t sched_most_percent(const struct sched *s, uint64_t id);
 
 /* Times as of the last event; vruntime_ns and budget_ns as of the last decision about its cards. -ENOENT. */
 int sched_state(const struct sched *s, uint64_t id, struct sched_state *out);
-
-/* Entities that decisions have visited so far: a measure of their cost. */
-uint64_t sched_touched(const struct sched *s);
 #endif

@@ -110,8 +110,7 @@ struct rq {
 
 struct sched {
     uint64_t hold_ns, slice_ns[SCHED_CLASSES], period_ns, linger_ns, wakeup_granularity_ns;
-    uint64_t now; /* the latest instant heard of */
-    uint64_t touched;
+    uint64_t now;     /* the latest instant heard of */
     uint32_t dirty;   /* cards where something has happened since the last decision */
     uint64_t wake_at; /* the earliest of all cards', as of the last decision */
     struct rq rq[SCHED_CARDS];

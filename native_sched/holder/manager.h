@@ -4,12 +4,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MANAGER_FDS_MAX = 2 };
-
 /* By NOTIFY_SOCKET; without it there is none. */
 void manager_init(void);
 bool manager_exists(void);
-/* Sends lines of NAME=VALUE with at most MANAGER_FDS_MAX descriptors. 0: sent; -ENOTCONN: there is none;
+/* Sends lines of NAME=VALUE with at most two descriptors. 0: sent; -ENOTCONN: there is none;
  * -EAGAIN: once there is room; another negative errno: it cannot be reached. Never waits. */
 int manager_tell(const char *lines, const int *fds, size_t count);
 #endif

@@ -27,7 +27,7 @@ int64_t slab_take(struct slab *s)
     }
     if (s->high == s->layout->slots)
         return -ENFILE;
-    if (s->store && store_reach(s->store, s->store_at + (s->high + 2ul) * s->layout->record_bytes) < 0)
+    if (store_reach(s->store, s->store_at + (s->high + 2ul) * s->layout->record_bytes) < 0)
         return -ENOSPC;
     return ++s->high;
 }

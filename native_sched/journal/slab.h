@@ -12,7 +12,7 @@ struct slab_layout {
 
 struct slab {
     const struct slab_layout *layout;
-    struct store *store; /* NULL: memory that is all there */
+    struct store *store;
     uint8_t *at;
     size_t store_at; /* of `at`, in the store */
     uint32_t free_head, high;

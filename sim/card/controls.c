@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { KIB_SHIFT = 10, BAR1_KIB = 256 << 10, PAGE_64K_KIB = 64 };
+enum { KIB_SHIFT = 10, BAR1_KIB = 256 << 10 };
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 enum { FORMAT_ASCII = 0, FORMAT_BINARY = 2, UUID_BYTES = 16 };
 

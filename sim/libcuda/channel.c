@@ -95,7 +95,7 @@ void channel_free(struct channel *channel)
     free(channel);
 }
 
-struct sim_semaphore *channel_progress(const struct channel *channel)
+static struct sim_semaphore *channel_progress(const struct channel *channel)
 {
     return (struct sim_semaphore *)(void *)(channel->map + PROGRESS_AT);
 }

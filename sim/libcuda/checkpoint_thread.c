@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINGER_NS = 200 * 1000, NS_PER_MS = 1000 * 1000, MS_PER_S = 1000, NONE = -1 };
+enum { LINGER_NS = 200 * 1000, NS_PER_MS = 1000 * 1000, NONE = -1 };
 
 static int callers_end = NONE, own_end = NONE;
 static bool started;

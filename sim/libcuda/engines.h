@@ -91,7 +91,6 @@ CUresult channel_submit(struct channel *channel, struct commands before, struct 
                         mark_t *mark);
 /* Of all that has been submitted. */
 mark_t channel_mark(const struct channel *channel);
-struct sim_semaphore *channel_progress(const struct channel *channel);
 /* The command that makes a channel wait for another's mark; false when it has been reached. */
 bool mark_acquire(struct engines *engines, mark_t mark, struct sim_command *command);
 bool mark_reached(struct engines *engines, mark_t mark);

@@ -9,7 +9,7 @@ import random
 import signal
 import struct
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,7 +193,3 @@ def file_removed(node: Node) -> Iterator[None]:
     print(f"removed {path.name}")
     with removed(path):
         yield
-
-
-# What lasts for a while. Of those that stop mgpud or the holder: calls wait meanwhile.
-Fault = Callable[[Node], object]

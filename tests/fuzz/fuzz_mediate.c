@@ -13,10 +13,12 @@ struct world world;
 enum { MIB = 1 << 20, CAP_MIB = 48, CALLS_MAX = 96 };
 enum { OUTER_AT = 0x10000 };
 
-void world_start(void)
+/* Everything once; a life starts and ends with no file open. */
+static void world_start(void)
 {
     static struct refusals refusals;
     static struct ids ids;
+    static const struct store_layout layout = {.max_bytes = OBJECTS_BYTES};
     int kick = eventfd(0, EFD_NONBLOCK);
 
     memset(&refusals, 0, sizeof(refusals));
@@ -44,7 +46,7 @@ void world_start(void)
         pthread_mutex_init(&t->calls, NULL);
         t->groups = calloc(1, sizeof(*t->groups));
         if (!t->groups || groups_init(t->groups, &model_ops, NULL, &refusals, &ids, kick) < 0 ||
-            objects_init(&t->objects) < 0)
+            store_open(&t->store, -1, "tenant", &layout) < 0 || objects_init(&t->objects, &t->store, 0) < 0)
             abort();
         if (!(t->unconfirmed = calloc(1, sizeof(*t->unconfirmed))) || managed_open(t, -1) < 0 ||
             !(t->utilization = calloc(1, sizeof(*t->utilization))))
@@ -57,7 +59,7 @@ void world_start(void)
     }
 }
 
-void world_open(uint32_t tenant, uint32_t file)
+static void world_open(uint32_t tenant, uint32_t file)
 {
     struct open_file made = {.id = ++world.last_file, .dev = 1, .tenant = &world.tenant[tenant]};
 
@@ -67,7 +69,7 @@ void world_open(uint32_t tenant, uint32_t file)
     world.open[tenant][file] = made.id;
 }
 
-void world_close(uint32_t tenant, uint32_t file)
+static void world_close(uint32_t tenant, uint32_t file)
 {
     uint64_t id = world.open[tenant][file];
     struct open_file gone;

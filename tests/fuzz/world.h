@@ -54,11 +54,6 @@ struct world {
 
 extern struct world world;
 
-/* Everything once; a life starts and ends with no file open. */
-void world_start(void);
-void world_open(uint32_t tenant, uint32_t file);
-void world_close(uint32_t tenant, uint32_t file);
-
 /* made.c: something that a program might call, and what its parameters might be. */
 void some_call(struct choices *c, struct made *made);
 void some_params(struct choices *c, const struct made *made, void *params, size_t bytes);

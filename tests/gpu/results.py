@@ -4,7 +4,6 @@ said."""
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -63,7 +62,3 @@ def quantiles(values: Sequence[float]) -> dict[str, float | int]:
         return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3)
 
     return {"n": len(ordered), "p50": at(0.5), "p99": at(0.99), "max": at(1)}
-
-
-def warn(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

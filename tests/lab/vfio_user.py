@@ -19,7 +19,7 @@ from tests.support.places import PREFIX
 PROGRAM = PREFIX.parent / "meson" / "lab" / "card" / "mgpu-labcard"
 VERSION, DMA_MAP, DMA_UNMAP, GET_INFO, GET_REGION, _, GET_IRQ, SET_IRQS, READ, WRITE = range(1, 11)
 RESET, WRITE_MULTI = 13, 15
-NO_REPLY, IS_ERROR = 0x10, 0x20
+NO_REPLY = 0x10
 BAR0, BAR1, BAR3, CONFIG = 0, 1, 3, 7
 HEADER = struct.Struct("<HHIII")
 START_S, ANSWER_S = 60, 60

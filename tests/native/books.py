@@ -11,6 +11,7 @@ from ctypes import (
     c_uint32,
     c_uint64,
     c_void_p,
+    sizeof,
 )
 
 
@@ -64,6 +65,10 @@ class Objects(Structure):
 
 class Layout(Structure):
     _fields_ = [("kind", c_uint32), ("record_bytes", c_uint32), ("max_bytes", c_size_t)]
+
+
+# A tenant's records.
+OBJECTS = Layout(2, sizeof(RmObject), 65537 * sizeof(RmObject))
 
 
 class Ledger(Structure):

@@ -37,11 +37,6 @@ bool mig_on_card_ours(uint32_t root)
     return find(root);
 }
 
-uint32_t mig_on_card_first(void)
-{
-    return own[0].root;
-}
-
 /* By the capability of GPU instance N, nvidia-capN, and of compute instance M of it, nvidia-cap10N+M. */
 bool mig_on_card_subscribes(struct rm_alloc *alloc)
 {

@@ -12,8 +12,6 @@ void mig_on_card_begin(void);
 /* One more of the arbiter's. */
 void mig_on_card_client(uint32_t root);
 bool mig_on_card_ours(uint32_t root);
-/* The one that it keeps. */
-uint32_t mig_on_card_first(void);
 /* False: it is no subscription. */
 bool mig_on_card_subscribes(struct rm_alloc *alloc);
 /* The same. */

@@ -101,8 +101,6 @@ def config(**changes: int) -> Config:
 
 def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     """Tell ctypes what is longer than an int."""
-    library.sched_touched.restype = c_uint64
-    library.sched_touched.argtypes = [c_void_p]
     library.sched_run_ns.restype = c_uint64
     library.sched_decide.restype = c_bool
     library.sim_new.restype = c_void_p
@@ -321,10 +319,6 @@ class ByHand(AbstractContextManager["ByHand"]):
 
     def watch(self, card: int = 0) -> int:
         return int(self.library.sched_watch(self.pointer, c_uint32(card)))
-
-    @property
-    def touched(self) -> int:
-        return int(self.library.sched_touched(self.pointer))
 
 
 def scenario(library: ctypes.CDLL, choices: bytes) -> tuple[int, str]:

@@ -170,27 +170,6 @@ static uint32_t put_space(int fd, uint32_t of, uint32_t handle)
     return NV_OK;
 }
 
-static int file_of(pid_t pid, int fd)
-{
-    int process = (int)syscall(SYS_pidfd_open, pid, 0);
-    int file = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
-
-    if (process < 0 || file < 0)
-        abort();
-    close(process);
-    return file;
-}
-
-/* REGISTER_GPU_VASPACE, which its caller makes. */
-uint32_t on_card_space_lands(pid_t pid, int fd, uint32_t of, uint32_t handle)
-{
-    int file = file_of(pid, fd);
-    uint32_t status = put_space(file, of, handle);
-
-    close(file);
-    return status;
-}
-
 void on_card_closed(pid_t pid, int fd)
 {
     pthread_mutex_lock(&lock);

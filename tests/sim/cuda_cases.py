@@ -15,7 +15,7 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any
 
 MIB = 1 << 20
-OUT_OF_MEMORY, NOT_INITIALIZED, NO_DEVICE, INVALID_CONTEXT = 2, 3, 100, 201
+NOT_INITIALIZED, INVALID_CONTEXT = 3, 201
 
 
 def load() -> ctypes.CDLL:

@@ -68,7 +68,7 @@ from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
 NewClient = Callable[..., Client]
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 FILES = {"control": (CTL, 0), "card": (CARD, 0), "another card": (CARD, 1), "nvidia-uvm": (UVM, 0)}
 NO_FILE = (1 << 64) - 1
 F_GET_SEALS, SEALS = 1034, 0x1 | 0x2 | 0x4

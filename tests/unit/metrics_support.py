@@ -31,7 +31,6 @@ from placement.cards import CardShare
 MIB = 1 << 20
 S = 1_000_000_000
 BOUNDS_NS = (50_000, 100_000, 200_000, 300_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000)
-Labels = dict[str, str]
 METRIC = re.compile(r"\b((?:mgpu|process)_[a-z_]+)\b")
 
 

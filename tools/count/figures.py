@@ -17,6 +17,7 @@ from tools.count.lines import (
     torn_members,
     wide_comments,
 )
+from tools.count.unused import unused
 
 # The arbiter: native_sched, and what was moved out of it.
 ARBITER = ("native_sched", "base", "rm")
@@ -73,6 +74,7 @@ class Figures(NamedTuple):
     torn_members: int
     article_tests: int
     replaced_names: tuple[str, ...]
+    unused_names: tuple[str, ...]
     link_circles: dict[str, tuple[int, ...]]  # by program, the objects of each; empty without a build
 
     @property
@@ -93,6 +95,7 @@ class Figures(NamedTuple):
             "members of structs that go on in another line": self.torn_members,
             "tests whose name begins with an article": self.article_tests,
             "identifiers that the glossary replaces": len(self.replaced_names),
+            "names that nothing uses": len(self.unused_names),
         }
 
     def text(self) -> str:
@@ -104,6 +107,7 @@ class Figures(NamedTuple):
             "of the simulated driver, too": self.simulated_places,
             "places that name one policy": self.policy_places,
             "identifiers that the glossary replaces": self.replaced_names,
+            "names that nothing uses": self.unused_names,
             **{
                 f"objects in circles of symbols: {name}": [" and ".join(map(str, sizes))]
                 for name, sizes in self.link_circles.items()
@@ -147,6 +151,7 @@ def figures(base: Path, names: Iterable[str], glossary: str = "", build: Path | 
             len(ARTICLE.findall((base / name).read_text())) for name in sources if name.startswith("tests/")
         ),
         replaced_names=tuple(sorted(_replaced_names(base, sources, replaced(glossary)))),
+        unused_names=tuple(unused(base, names, sources)),
         link_circles={
             program: tuple(map(len, circles(objects)))
             for program, objects in (links(build) if build else {}).items()

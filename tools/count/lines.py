@@ -45,6 +45,19 @@ def identifiers(path: Path) -> set[str]:
     return {token.string for token in _tokens(text) if token.type == tokenize.NAME}
 
 
+def words(path: Path) -> list[str]:
+    """All words of a file but those of C's and Python's comments."""
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError:
+        return []
+    if path.suffix in C_SUFFIXES:
+        text = _C_COMMENT.sub(_no_comment, text)
+    elif path.suffix == ".py":
+        text = re.sub(r"(^ *|  )#.*", "", text, flags=re.MULTILINE)
+    return re.findall(r"\w+", text)
+
+
 def torn_members(text: str) -> list[str]:
     """Members of C's structs that go on in another line, which a comment beside them brings about."""
     text = _DIRECTIVE.sub("", _C_COMMENT.sub(_no_text, text))

@@ -15,7 +15,8 @@ enum { WRITE_AT = 16, READ_AT = 32, STATUS_BYTES = 0x40000 };
 /* Of an alloc and of a control, in their bodies: how many bytes of parameters follow. */
 enum { CONTROL_PARAMS = 24, CONTROL_BYTES_AT = 16, ALLOC_PARAMS = 32, ALLOC_BYTES_AT = 20 };
 
-uint32_t queue_checksum(const uint8_t *message, size_t bytes)
+/* The sum of all words of a message, folded; with the field for it zero, what that has to be. */
+static uint32_t queue_checksum(const uint8_t *message, size_t bytes)
 {
     uint64_t sum = 0, word;
 

@@ -43,8 +43,6 @@ struct queues {
     uint8_t message[MESSAGE_BYTES];
 };
 
-/* The sum of all words of a message, folded; with the field for it zero, what that has to be. */
-uint32_t queue_checksum(const uint8_t *message, size_t bytes);
 /* Takes the queues whose description is at that address, and opens the status queue. False: it is no such
  * description. `asked.body` is the caller's. */
 bool queues_open(struct queues *queues, uint64_t arguments);

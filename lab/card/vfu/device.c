@@ -237,7 +237,8 @@ static int region_writes(struct device *device, const struct frame *frame, uint8
     return answer(reply, reply_bytes, &count, sizeof count);
 }
 
-int device_handle(struct device *device, struct frame *frame, uint8_t *reply, uint32_t *reply_bytes)
+/* One message's answer into `reply`, of FRAME_BODY_MAX bytes: a positive errno, or 0. */
+static int device_handle(struct device *device, struct frame *frame, uint8_t *reply, uint32_t *reply_bytes)
 {
     const struct info_body info = {sizeof info, INFO_RESET | INFO_PCI, DEVICE_REGIONS, DEVICE_IRQS};
 

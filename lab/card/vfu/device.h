@@ -29,6 +29,4 @@ void device_start(struct device *device);
 int device_serve(struct device *device, int socket);
 /* From any thread. False: the guest has not asked for it. */
 bool device_interrupt(struct device *device);
-/* One message's answer into `reply`, of FRAME_BODY_MAX bytes: a positive errno, or 0. */
-int device_handle(struct device *device, struct frame *frame, uint8_t *reply, uint32_t *reply_bytes);
 #endif

@@ -18,43 +18,27 @@ static const struct slab_layout slots = {
     .next_at = offsetof(struct rm_object, hash_next),
 };
 
-static int init(struct objects *o)
-{
-    o->slab.at = (uint8_t *)o->slot;
-    o->bucket = reserve(BUCKET_BYTES);
-    if (!o->slot || !o->bucket) {
-        objects_destroy(o);
-        return -ENOMEM;
-    }
-    if (getrandom(&o->hash_factor, sizeof(o->hash_factor), 0) < 0) {
-        objects_destroy(o);
-        return -errno;
-    }
-    o->hash_factor |= 1;
-    return 0;
-}
-
-int objects_init(struct objects *o)
-{
-    *o = (struct objects){.slot = reserve(OBJECTS_BYTES), .slab = {.layout = &slots}};
-    return init(o);
-}
-
-int objects_init_in(struct objects *o, struct store *store, size_t at)
+int objects_init(struct objects *o, struct store *store, size_t at)
 {
     int e = store_reach(store, at + sizeof(*o->slot));
 
     *o = (struct objects){.slab = {.layout = &slots, .store = store, .store_at = at}};
     if (e < 0)
         return e;
-    o->slot = (struct rm_object *)(void *)(store->at + at);
-    return init(o);
+    o->slab.at = store->at + at;
+    o->slot = (struct rm_object *)(void *)o->slab.at;
+    o->bucket = reserve(BUCKET_BYTES);
+    if (!o->bucket || getrandom(&o->hash_factor, sizeof(o->hash_factor), 0) < 0) {
+        e = -errno;
+        objects_destroy(o);
+        return e;
+    }
+    o->hash_factor |= 1;
+    return 0;
 }
 
 void objects_destroy(struct objects *o)
 {
-    if (o->slot && !o->slab.store)
-        munmap(o->slot, OBJECTS_BYTES);
     if (o->bucket)
         munmap(o->bucket, BUCKET_BYTES);
     *o = (struct objects){0};

@@ -72,14 +72,13 @@ struct objects {
      * of its names, and nothing that it takes by itself (_gpuCollectMemInfo() of NVIDIA's gpu_rmapi.c). */
     uint64_t named_bytes[MGPU_CARDS_MAX];
     uint32_t anonymous; /* objects of client 0 */
-    struct slab slab;   /* without a store: the slots are memory of our own */
+    struct slab slab;
 };
 
 enum { OBJECTS_BYTES = (OBJECTS_MAX + 1) * sizeof(struct rm_object) };
 
-int objects_init(struct objects *o);
 /* The slots lie `at` bytes into the store, which is the owner's. */
-int objects_init_in(struct objects *o, struct store *store, size_t at);
+int objects_init(struct objects *o, struct store *store, size_t at);
 void objects_destroy(struct objects *o);
 
 /* What the previous mgpud left in the store. Objects that it had not committed are none. */

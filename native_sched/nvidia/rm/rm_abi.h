@@ -20,7 +20,6 @@ enum rm_escape {
 };
 
 /* What the driver looks at of an RM cmd: 14 bits of size, 8 bits of number. */
-#define RM_CMD_MASK      0x3fff00ffu
 #define RM_CMD(nr, size) _IOC(_IOC_READ | _IOC_WRITE, 'F', (nr), (size))
 #define RM_NR(cmd)       ((uint32_t)(cmd)&0xffu)
 #define RM_SIZE(cmd)     (((uint32_t)(cmd) >> 16) & 0x3fffu)

@@ -25,7 +25,7 @@ static void write64(const struct sysmem *memory, uint64_t at, uint64_t value)
     __atomic_store_n((uint64_t *)(void *)(memory->at + at), value, __ATOMIC_RELEASE);
 }
 
-bool channel_has_work(const struct gpu_channel *channel)
+static bool channel_has_work(const struct gpu_channel *channel)
 {
     return !channel->off && !channel->failed && !channel->faulted && !channel->waits_for &&
            (channel->fetched_count || channel->get != channel->put);

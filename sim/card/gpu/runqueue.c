@@ -10,7 +10,7 @@ static void renew_timeslice(struct gpu_engine *engine)
         engine->slice_end_ns += (now_ns - engine->slice_end_ns + slice_ns - 1) / slice_ns * slice_ns;
 }
 
-void runqueue_push(struct gpu_group *group)
+static void runqueue_push(struct gpu_group *group)
 {
     struct gpu_engine *engine = group->engine;
 

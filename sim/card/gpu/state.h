@@ -205,13 +205,11 @@ int status_start(struct gpu *gpu);
 void status_show(struct gpu *gpu);
 
 /* runqueue.c */
-void runqueue_push(struct gpu_group *group);
 void runqueue_remove(struct gpu_group *group);
 /* Puts the group where its enabled flag and its channels' work say. */
 void runqueue_update(struct gpu_group *group);
 
 /* fetch.c */
-bool channel_has_work(const struct gpu_channel *channel);
 bool group_has_work(const struct gpu_group *group);
 /* The channel whose command is next, which becomes the group's turn; NULL: no work. */
 struct gpu_channel *group_pick(struct gpu_group *group);

@@ -1,15 +1,30 @@
 """The RM object tree against a model: lookup, and which charges end with an ancestor or a file."""
 
 import ctypes
-from ctypes import CFUNCTYPE, POINTER, byref, c_int64, c_uint64, c_void_p
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import CFUNCTYPE, POINTER, byref, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.native.books import Objects, RmObject
+from tests.native.books import OBJECTS, Objects, RmObject, Store
 
 ENDED = CFUNCTYPE(None, c_void_p, c_void_p)
+
+
+@contextmanager
+def no_objects(core: ctypes.CDLL) -> Iterator[Objects]:
+    """A table without any, in memory of its own."""
+    store, objects = Store(), Objects()
+    assert core.store_open(byref(store), -1, b"tenant-1", byref(OBJECTS)) == 0
+    assert core.objects_init(byref(objects), byref(store), c_size_t(0)) == 0
+    try:
+        yield objects
+    finally:
+        core.objects_destroy(byref(objects))
+        core.store_close(byref(store))
 
 
 @dataclass
@@ -43,9 +58,7 @@ steps = st.lists(
 @given(steps=steps)
 def test_objects_match_a_model(core: ctypes.CDLL, steps: list[tuple[str, int, int, int]]) -> None:
     core.objects_add.restype = c_int64
-    objects = Objects()
-    assert core.objects_init(byref(objects)) == 0
-    try:
+    with no_objects(core) as objects:
         live: dict[tuple[int, int], Node] = {}
         ended: list[int] = []
         note = ENDED(lambda _context, obj: ended.append(ctypes.cast(obj, POINTER(RmObject)).contents.bytes))
@@ -87,19 +100,15 @@ def test_objects_match_a_model(core: ctypes.CDLL, steps: list[tuple[str, int, in
             for name, node in live.items():
                 assert core.objects_find(byref(objects), *name) == node.slot
                 assert core.objects_root(byref(objects), node.slot) == node.root().slot
-    finally:
-        core.objects_destroy(byref(objects))
 
 
 def test_capacity_is_a_bound_not_a_crash(core: ctypes.CDLL) -> None:
     core.objects_add.restype = c_int64
-    objects = Objects()
-    assert core.objects_init(byref(objects)) == 0
-    root = core.objects_add(byref(objects), 0, 1, 1, 0)
-    for handle in range(2, 65537):
-        assert core.objects_add(byref(objects), root, 1, handle, 0) > 0
-    assert core.objects_add(byref(objects), root, 1, 70000, 0) < 0
-    core.objects_drop(byref(objects), root, ENDED(lambda _context, _obj: None), None)
-    assert objects.live == 0
-    assert core.objects_add(byref(objects), 0, 2, 2, 0) > 0
-    core.objects_destroy(byref(objects))
+    with no_objects(core) as objects:
+        root = core.objects_add(byref(objects), 0, 1, 1, 0)
+        for handle in range(2, 65537):
+            assert core.objects_add(byref(objects), root, 1, handle, 0) > 0
+        assert core.objects_add(byref(objects), root, 1, 70000, 0) < 0
+        core.objects_drop(byref(objects), root, ENDED(lambda _context, _obj: None), None)
+        assert objects.live == 0
+        assert core.objects_add(byref(objects), 0, 2, 2, 0) > 0

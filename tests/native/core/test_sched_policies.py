@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -242,24 +241,28 @@ def test_order_of_arrival_makes_no_difference(
     assert decisions(list(order)) == decisions(sorted(order))
 
 
-def test_decisions_cost_the_same_however_many_other_cards_are_busy(sched: ctypes.CDLL) -> None:
-    def touched(others: int) -> int:
-        with ByHand(sched) as hand:
-            for id in (1, 2):
-                hand.add(id, OFFLINE)
-            for id, card in zip(itertools.count(10), list(range(1, 32)) * others):
-                hand.add(id, OFFLINE, cards=1 << card)
-                hand.seen(id, card=card)
-            hand.seen(1)
-            hand.seen(2)
-            hand.settle()
-            before = hand.touched
-            for _ in range(50):
-                hand.now += 1 * US
-                hand.done(1)
-                hand.settle()
-                hand.seen(1)
-                hand.settle()
-            return hand.touched - before
+def test_decisions_visit_nothing_of_other_cards(sched: ctypes.CDLL) -> None:
+    others = {9 + card: card for card in range(1, 32)}
+    with ByHand(sched) as hand:
+        for id in (1, 2):
+            hand.add(id, OFFLINE)
+            hand.seen(id)
+        for id, card in others.items():
+            hand.add(id, OFFLINE, cards=1 << card)
+            hand.seen(id, card=card)
+        hand.settle()
 
-    assert touched(others=0) == touched(others=16) > 0
+        def charged() -> list[int]:
+            return [hand.state(id).vruntime_ns for id in others]
+
+        before = charged()
+        for _ in range(50):
+            hand.now += 1 * US
+            hand.done(1)
+            hand.settle()
+            hand.seen(1)
+            hand.settle()
+        assert charged() == before
+        hand.done(10, card=others[10])
+        hand.settle()
+        assert charged() > before

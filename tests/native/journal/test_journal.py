@@ -16,13 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.native.books import Layout, Objects, RmObject, Store
+from tests.native.books import OBJECTS, Objects, RmObject, Store
 
 ENDED = CFUNCTYPE(None, c_void_p, c_void_p)
 IGNORE = ENDED(lambda _context, _obj: None)
-SLOTS = 65537
-TENANT = 2
-LAYOUT = Layout(TENANT, sizeof(RmObject), SLOTS * sizeof(RmObject))
 HEAD_BYTES, BOOT_AT, BOOT_BYTES = 4096, 24, 40
 
 
@@ -42,10 +39,10 @@ class Books:
         self.core = core
         self.store, self.objects = Store(), Objects()
         core.objects_add.restype = c_int64
-        result = core.store_open(byref(self.store), folder, b"tenant-1", byref(LAYOUT))
+        result = core.store_open(byref(self.store), folder, b"tenant-1", byref(OBJECTS))
         if result < 0:
             raise OSError(-result, os.strerror(-result))
-        assert core.objects_init_in(byref(self.objects), byref(self.store), ctypes.c_size_t(0)) == 0
+        assert core.objects_init(byref(self.objects), byref(self.store), ctypes.c_size_t(0)) == 0
         if self.store.found:
             assert core.objects_recover(byref(self.objects)) == 0
 

@@ -20,7 +20,7 @@ void sim_fail(struct sim *m, const char *format, ...)
     va_end(args);
 }
 
-bool told_busy(const struct tenant *t)
+static bool told_busy(const struct tenant *t)
 {
     for (uint32_t card = 0; card < SCHED_CARDS; card++)
         if (t->stream[card].told)
@@ -36,7 +36,8 @@ static bool has_work(const struct tenant *t)
     return false;
 }
 
-uint64_t offline_at(const struct sim *m, const struct tenant *t)
+/* When its class is open, by what was told. */
+static uint64_t offline_at(const struct sim *m, const struct tenant *t)
 {
     uint64_t at = 0;
 

@@ -45,7 +45,7 @@ struct tenant {
     bool paused;                     /* frozen: submits nothing; what it has submitted goes on */
     uint32_t pending;                /* orders under way */
     uint64_t effect_at, ordered_at, rng;
-    uint64_t waiting_since, waits; /* waits: since when, or UINT64_MAX */
+    uint64_t waits; /* since when, or UINT64_MAX */
     uint32_t incarnation, sequence;
     struct stream stream[SCHED_CARDS];
 
@@ -125,9 +125,6 @@ int sim_scenario(const uint8_t *bytes, uint32_t n, uint64_t *events, char error[
 
 /* check.c */
 __attribute__((format(printf, 2, 3))) void sim_fail(struct sim *m, const char *format, ...);
-bool told_busy(const struct tenant *t);
-uint64_t offline_at(const struct sim *m,
-                    const struct tenant *t); /* when its class is open, by what was told */
 void check_advance(struct sim *m, uint64_t to);
 void check_decision(struct sim *m, const struct tenant *t, bool run);
 void check_decided(struct sim *m);

@@ -55,13 +55,6 @@ def missing(name: str) -> Change:
     return lambda node: node.path(name).unlink()
 
 
-def without(program: str, name: str) -> Change:
-    def change(node: Node) -> None:
-        node.health = {**(node.health or {}), name: False}
-
-    return change
-
-
 def write(name: str, text: str) -> Change:
     return lambda node: node.write(name, text)
 

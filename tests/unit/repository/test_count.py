@@ -16,6 +16,7 @@ from tools.count.ceilings import TABLE, ceilings, over, raised
 from tools.count.circles import circles, includes
 from tools.count.figures import Room, figures, replaced
 from tools.count.lines import MAX_COLUMNS, code_lines, identifiers, torn_members, wide_comments
+from tools.count.unused import unused
 
 C_SOURCE = """\
 /* A comment
@@ -217,6 +218,27 @@ def test_no_figure_here_is_above_its_ceiling() -> None:
     assert found.policy_places
     assert found.link_circles
     assert not over(found.numbers(), ceilings()), "see tools/count/ceilings.py"
+
+
+def test_names_that_nothing_uses_are_found(tmp_path: Path) -> None:
+    names = tree(
+        tmp_path,
+        {
+            "a.py": "ONE = TWO = 1  # TWO THREE\nTHREE = 1\ndef four() -> int:\n    return THREE\n",
+            "a.h": "enum { FIVE = 1 };\nint seven(int six);\nint eight(int six);\n",
+            "a.c": "#define SIX_A 1\nint seven(int six)\n{\n    return SIX_##six;\n}\n",
+            "b.c": "#define NINE 9 /* NINE */\nint ten = eight(1); /* FIVE */\n",
+            "c.c": "int eight(int six)\n{\n    return six;\n}\n",
+            "a.md": "FIVE four seven",
+        },
+    )
+    assert unused(tmp_path, names, [name for name in names if name != "a.md"]) == [
+        "ONE of a.py",
+        "four of a.py",
+        "FIVE of a.h",
+        "seven of a.h",
+        "NINE of b.c",
+    ]
 
 
 def history(table: Path) -> str:

@@ -244,7 +244,7 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
     if ((e = store_open(&t->store, folder, name, &layout)) < 0)
         return e;
     found = t->store.found;
-    if ((e = objects_init_in(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
+    if ((e = objects_init(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
         t->unconfirmed = (struct unconfirmed *)(void *)t->store.at;
         if ((e = external_open(t, folder)) == 0 && (!found || (e = recover(m, t, left)) == 0) &&
             (e = managed_open(t, folder)) == 0)

@@ -106,7 +106,8 @@ bool nvidia_client_answers(const struct nvidia_client *c, int fd, uint32_t clien
     return rm(c, fd, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), &ctl.status) == 0;
 }
 
-int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card)
+/* A new open file of a card's node or, with NULL, of the control node. */
+static int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card)
 {
     struct rm_register_fd reg = {.ctl_fd = c->ctl};
     char path[256];

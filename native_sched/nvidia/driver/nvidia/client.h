@@ -52,8 +52,6 @@ int nvidia_client_exists(const struct nvidia_client *c, uint32_t client);
 /* Whether that client, of whomever, was made on the file behind our descriptor. */
 bool nvidia_client_answers(const struct nvidia_client *c, int fd, uint32_t client);
 uint32_t nvidia_client_handle(struct nvidia_client *c);
-/* A new open file of a card's node or, with NULL, of the control node. */
-int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card);
 /* Maps what `what` names, to be read, through a new file of the card's node or, with NULL, of the control
  * node. The mapping keeps the file. An error may be RM's status (rm_control.h). */
 int nvidia_client_map(const struct nvidia_client *c, const struct own_card *card, struct rm_map_memory *what,

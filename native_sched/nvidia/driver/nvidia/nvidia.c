@@ -261,8 +261,8 @@ static void nvidia_unpin(struct driver *d, const struct open_file *file)
     nvidia_files_unpin(&d->files, file->id);
 }
 
-int nvidia_engine_status(struct driver *d, const struct card *card, uint64_t engines,
-                         struct engine_status *out)
+static int nvidia_engine_status(struct driver *d, const struct card *card, uint64_t engines,
+                                struct engine_status *out)
 {
     return registers_read(&d->registers[card->index], engines, out);
 }

@@ -54,6 +54,4 @@ bool nvidia_any_closing(struct driver *d, const struct open_file *file, uint32_t
 void nvidia_locate(struct driver *d, bool unlocated);
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out);
 void nvidia_userd_unmap(struct userd *userd);
-int nvidia_engine_status(struct driver *d, const struct card *card, uint64_t engines,
-                         struct engine_status *out);
 #endif

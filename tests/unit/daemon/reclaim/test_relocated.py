@@ -93,13 +93,6 @@ class OneCard:
         return SimpleNamespace(used_bytes=0)
 
 
-def share(index: int) -> CardShare:
-    card = CARDS[index]
-    return CardShare(
-        index=index, minor=index, uuid=card.uuid, name=card.name, memory_mib=512, core_percent=None
-    )
-
-
 def evicted(world: World) -> Grant:
     grant = world.granted("c", MGPU_MEMORY_MIB="512", MGPU_QOS="offline", MGPU_GPUS="GPU-0")
     grant.reclaimable, grant.state, grant.pid = True, "bound", ME
