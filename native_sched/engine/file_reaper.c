@@ -33,13 +33,9 @@ static void rest(uint32_t ms)
     nanosleep(&time, NULL);
 }
 
-static bool is_freed(struct mgpu_engine *e, const struct closed_file *closed)
+static bool is_freed(struct mgpu_engine *e, const struct open_file *file, uint64_t since_ns)
 {
-    uint64_t ns = monotonic_ns() - closed->since_ns;
-    struct open_file file;
-
-    return !files_by_id(&e->files, closed->id, &file) || !file.tenant ||
-           ns >= ends_within_ms[account_file_holds(&e->mediator, &file)] * NS_PER_MS;
+    return monotonic_ns() - since_ns >= ends_within_ms[account_file_holds(&e->mediator, file)] * NS_PER_MS;
 }
 
 static bool hold_calls(struct tenant *t, uint32_t wait_ms)
@@ -55,23 +51,22 @@ static bool hold_calls(struct tenant *t, uint32_t wait_ms)
  * files by the dozen. */
 static bool reap_file(struct mgpu_engine *e, const struct closed_file *closed, uint32_t wait_ms)
 {
-    uint64_t id = closed->id;
-    struct tenant *t = tenant_of(e, id);
     struct open_file file;
-    bool taken;
+    bool known = files_by_id(&e->files, closed->id, &file), taken;
+    struct tenant *t = known ? file.tenant : NULL;
 
-    if (!is_freed(e, closed)) {
+    if (t && !is_freed(e, &file, closed->since_ns)) {
         rest(wait_ms);
         return false;
     }
     if (t && !hold_calls(t, wait_ms))
         return false;
-    taken = files_take_of(&e->files, id, t, &file);
+    taken = files_take_of(&e->files, closed->id, t, &file);
     if (!taken || !t || account_file_closed(&e->mediator, &file))
         eventfd_write(e->events, 1);
     if (t)
         pthread_mutex_unlock(&t->calls);
-    return taken || tenant_of(e, id) == t;
+    return taken || !known;
 }
 
 /* False when there is no room for it. */
