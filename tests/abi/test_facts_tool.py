@@ -4,13 +4,13 @@ none."""
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.abi.header_tree import CONTROL, PARAMS, SDK, UNIX, Tree
+from tests.support.commands import Done, attempt
 from tests.support.places import REPOSITORY
 from tools.abi import store, tables
 from tools.abi.interface import SOURCE
@@ -21,28 +21,28 @@ def facts(tmp_path: Path) -> Path:
     """A copy of the project's facts to which the small tree's driver is added."""
     folder = tmp_path / "facts"
     shutil.copytree(tables.FACTS, folder)
-    assert tool("--facts", folder, "add", Tree().write(tmp_path / "known")).returncode == 0
+    assert tool("--facts", folder, "add", Tree().write(tmp_path / "known")).status == 0
     return folder
 
 
-def tool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def tool(*arguments: str | Path) -> Done:
     command = [sys.executable, "-m", "tools.abi", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return attempt(*command, cwd=REPOSITORY)
 
 
 def decided(facts: Path, tmp_path: Path, tree: Tree) -> list[str]:
     """What `diff` says that a person has to decide."""
     tree.version = "700.20.02"
     done = tool("--facts", facts, "diff", tree.write(tmp_path / "new"))
-    assert done.returncode == 0, done.stderr
-    part = done.stdout.split("To decide: ")[1].split("Changed, and")[0]
+    assert done.status == 0, done.err
+    part = done.out.split("To decide: ")[1].split("Changed, and")[0]
     return [line.strip() for line in part.splitlines()[1:] if line.strip()]
 
 
 def test_facts_are_the_compilers(tmp_path: Path) -> None:
     done = tool("facts", Tree().write(tmp_path))
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    assert done.status == 0, done.err
+    lines = done.out.splitlines()
     assert "status\tNV_ERR_BUSY_RETRY\t0x3" in lines
     assert "class\tNV20_SUBDEVICE_0\t0x2080\tNV2080_ALLOC_PARAMETERS\t4" in lines
     assert f"control\t{CONTROL}\t0x20800110\t{PARAMS}\t68" in lines
@@ -118,11 +118,11 @@ def test_diff_says_what_a_person_has_to_decide(
 
 def refused(*arguments: str | Path) -> str:
     done = tool(*arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("tools.abi: ")
-    assert len(done.stderr.splitlines()) == 1
-    return done.stderr
+    assert done.status == 2
+    assert done.out == ""
+    assert done.err.startswith("tools.abi: ")
+    assert len(done.err.splitlines()) == 1
+    return done.err
 
 
 @pytest.mark.parametrize("command", ["facts", "diff", "judge", "add"])
@@ -228,8 +228,8 @@ def test_row_that_says_too_little_is_told(tmp_path: Path, before: str, after: st
 )
 def test_row_that_no_header_has_is_told(tmp_path: Path, before: str, after: str, said: str) -> None:
     done = tool("parity", "--interface", mutated(tmp_path, before, after))
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    assert done.status == 1
+    (line,) = done.err.splitlines()
     assert line.startswith(said)
 
 
@@ -258,7 +258,7 @@ type NV0005_ALLOC_PARAMETERS struct {
 """
 
 
-def add_struct(facts: Path, folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+def add_struct(facts: Path, folder: Path, text: str) -> Done:
     folder.mkdir(exist_ok=True)
     (folder / "classes.go").write_text(text)
     return tool("--facts", facts, "add-struct", folder, "NV0005_ALLOC_PARAMETERS", "610.43.03", "gVisor")
@@ -266,7 +266,7 @@ def add_struct(facts: Path, folder: Path, text: str) -> subprocess.CompletedProc
 
 def test_struct_in_go_is_taken_for_a_driver_without_headers(facts: Path, tmp_path: Path) -> None:
     done = add_struct(facts, tmp_path / "nvgpu", EVENT)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
     known = store.load(facts)
     assert known.value("field", ("NV0005_ALLOC_PARAMETERS", "data"), "610.43.03") == ("0x10", "8")
     assert known.value("field", ("NV0005_ALLOC_PARAMETERS", "(size)"), "610.43.03") == ("-", "24")
@@ -285,19 +285,18 @@ def test_struct_in_go_that_does_not_fit_is_told(
     facts: Path, tmp_path: Path, before: str, after: str, expected: str
 ) -> None:
     done = add_struct(facts, tmp_path / "nvgpu", EVENT.replace(before, after))
-    assert done.returncode == 2
-    assert expected in done.stderr
+    assert done.status == 2
+    assert expected in done.err
 
 
-def add_same(facts: Path, tmp_path: Path, names: str, known: str) -> subprocess.CompletedProcess[str]:
+def add_same(facts: Path, tmp_path: Path, names: str, known: str) -> Done:
     (tmp_path / "names").write_text(names)
     return tool("--facts", facts, "add-same", tmp_path / "names", "999.10", known, "a table")
 
 
 def test_structs_that_did_not_change_are_taken_with_what_takes_them(facts: Path, tmp_path: Path) -> None:
     assert (
-        add_same(facts, tmp_path, "NVOS54_PARAMETERS\nNV0005_ALLOC_PARAMETERS.data", "595.45.04").returncode
-        == 0
+        add_same(facts, tmp_path, "NVOS54_PARAMETERS\nNV0005_ALLOC_PARAMETERS.data", "595.45.04").status == 0
     )
     found = store.load(facts).releases["999.10"]
     assert (found.source, found.complete) == ("a table", False)
@@ -319,7 +318,7 @@ def test_structs_that_did_not_change_are_taken_with_what_takes_them(facts: Path,
 def test_struct_that_is_not_so_is_told(
     facts: Path, tmp_path: Path, names: str, known: str, said: str
 ) -> None:
-    assert add_same(facts, tmp_path, "NVOS46_PARAMETERS", "595.45.04").returncode == 0
+    assert add_same(facts, tmp_path, "NVOS46_PARAMETERS", "595.45.04").status == 0
     done = add_same(facts, tmp_path, names, known)
-    assert done.returncode == 2
-    assert said in done.stderr
+    assert done.status == 2
+    assert said in done.err

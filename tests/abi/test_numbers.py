@@ -11,13 +11,13 @@ from __future__ import annotations
 import ast
 import io
 import re
-import subprocess
 import tokenize
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tests.support.rm_numbers import FACTS, by_symbol
 from tools.abi.interface import HEADERS
@@ -152,14 +152,12 @@ def found(name: str, text: str) -> set[Found]:
 
 
 def sources() -> list[str]:
-    done = subprocess.run(
-        ["git", "ls-files", "*.c", "*.h", "*.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
+    printed = run("git", "ls-files", "*.c", "*.h", "*.py", cwd=REPOSITORY)
     headers = {path.relative_to(REPOSITORY).as_posix() for path in HEADERS}
     apart = f"{FACTS.parent.relative_to(REPOSITORY).as_posix()}/"
     return [
         name
-        for name in done.stdout.split()
+        for name in printed.split()
         if name not in {*headers, SELF} and not name.startswith(apart) and (REPOSITORY / name).is_file()
     ]
 

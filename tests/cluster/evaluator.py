@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tools.debian_archive import Archive, Unavailable
 
@@ -121,9 +122,5 @@ def review(
         "validating": [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"],
         "reviews": reviews,
     }
-    done = subprocess.run(
-        [program()], input=json.dumps(document), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    outcomes: list[Object] = json.loads(done.stdout)
+    outcomes: list[Object] = json.loads(run(program(), stdin=json.dumps(document)))
     return outcomes

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tests.support.commands import Done, attempt, run
 from tests.support.waiting import until
 
 Object = dict[str, Any]
+NODE_TIMEOUT_S = 120
 # Prints the total of each GPU that a program sees, in MiB.
 _TOTALS = (
     "import pynvml as n; n.nvmlInit(); print(*(n.nvmlDeviceGetMemoryInfo(n.nvmlDeviceGetHandleByIndex(i)).total >> 20"
@@ -56,17 +57,10 @@ class Cluster:
 
     def run(self, *words: str, stdin: str = "") -> str:
         """kubectl WORDS in the namespace; KubectlError when it fails."""
-        done = subprocess.run(
-            [*self.kubectl, "--namespace", self.namespace, *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=180,
-        )
-        if done.returncode != 0:
-            raise KubectlError(done.stderr.strip())
-        return done.stdout
+        done = attempt(*self.kubectl, "--namespace", self.namespace, *words, stdin=stdin, timeout_s=180)
+        if done.status != 0:
+            raise KubectlError(done.err.strip())
+        return done.out
 
     def succeeds(self, *words: str) -> bool:
         try:
@@ -86,19 +80,17 @@ class Cluster:
 
     def on_node(self, *argv: str) -> str:
         """The program's output; it has to succeed."""
-        done = self._on_node(*argv)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return run(*self.node, *argv, timeout_s=NODE_TIMEOUT_S)
 
-    def _on_node(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*self.node, *argv], capture_output=True, text=True, check=False, timeout=120)
+    def _on_node(self, *argv: str) -> Done:
+        return attempt(*self.node, *argv, timeout_s=NODE_TIMEOUT_S)
 
     def kill_on_node(self, program: str) -> None:
         """A program of mgpu's in Python, or another by its name, once there is one."""
         # Brackets keep a shell with this command line from being found.
         script = program in ("mgpu-node", "mgpu-scheduler")
         which = ("-f", f"[/]opt/mgpu/bin/{program}") if script else ("-x", program)
-        until(lambda: self._on_node("pkill", "-KILL", *which).returncode == 0, f"{program} is killed")
+        until(lambda: self._on_node("pkill", "-KILL", *which).status == 0, f"{program} is killed")
 
     def mgpu(self, *words: str) -> Any:
         """A command's JSON, as root on the node."""
@@ -173,7 +165,7 @@ class Cluster:
     def mgpud_pid(self) -> int:
         """On the node; 0 while none serves."""
         # health's exit status says how well all is.
-        said = self._on_node("/opt/mgpu/bin/mgpu", "health", "-o", "json").stdout
+        said = self._on_node("/opt/mgpu/bin/mgpu", "health", "-o", "json").out
         return int((json.loads(said or "{}").get("mgpud") or {}).get("pid", 0))
 
     def in_namespace(self, name: str) -> Cluster:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import struct
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from tests.lab.vfio_user import (
     Guest,
     running,
 )
+from tests.support.commands import attempt
 
 LEAF, LEAF_ENABLE, TOP_ENABLE, TRIGGER = 0xB81000, 0xB81200, 0xB81608, 0xB81640
 MSI, FALL_OFF = 1, 0xF0
@@ -256,9 +256,7 @@ def test_no_message_breaks_it(tmp_path: Path, seed: int) -> None:
 
 def test_what_it_does_not_know_is_refused_with_what_it_does(tmp_path: Path) -> None:
     for option, value, known in (("--chip", "gx999", "ga102"), ("--driver", "1.2.3", "550.163.01")):
-        done = subprocess.run(
-            [PROGRAM, "--socket", tmp_path / "s", option, value], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 2
-        assert f"{option} {value}: not known; known are:" in done.stderr
-        assert known in done.stderr
+        done = attempt(PROGRAM, "--socket", tmp_path / "s", option, value)
+        assert done.status == 2
+        assert f"{option} {value}: not known; known are:" in done.err
+        assert known in done.err

@@ -16,6 +16,7 @@ from lab import collection, guests, pairs
 from lab.__main__ import CARD
 from lab.error import LabError
 from lab.guest import agent
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 
 # What is fetched and built the first time is in it.
@@ -66,11 +67,5 @@ def test_tests_that_hang_say_in_which_call() -> None:
 
 def test_first_process_waits_for_orphans() -> None:
     program = "from lab.guest import agent; print(agent.failure('tests.lab.seeded:orphan', 5))"
-    done = subprocess.run(
-        ["unshare", "--mount", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "None\n"
+    apart = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
+    assert run(*apart, sys.executable, "-c", program, cwd=REPOSITORY) == "None\n"

@@ -11,6 +11,7 @@ import pytest
 
 from lab import collection, firmware, initramfs, kernel_modules, pairs
 from lab.error import LabError
+from tests.support.commands import run
 
 
 def module(folder: Path, name: str, needs: str) -> None:
@@ -44,7 +45,7 @@ def test_initramfs_is_what_cpio_reads(tmp_path: Path) -> None:
 def test_firmware_has_the_sections_that_are_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "gsp.bin"
     path.write_bytes(firmware.made("550.163.01"))
-    said = subprocess.run(["readelf", "-S", "-W", path], capture_output=True, text=True, check=True).stdout
+    said = run("readelf", "-S", "-W", path)
     for section in (".fwversion", ".fwimage", ".fwsignature_ga10x"):
         assert section in said
 

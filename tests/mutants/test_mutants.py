@@ -4,13 +4,13 @@ all, those too that need a guest.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.mutants.mutant import NOBODY, mutants, sample
 from tests.mutants.world import seen
+from tests.support.commands import attempt, run
 from tests.support.places import REPOSITORY
 
 LEAST, LEAST_FOREIGN, IN_A_RUN = 20, 16, 5
@@ -23,14 +23,7 @@ IN_C = [mutant for mutant in mutants() if mutant.path.endswith(".c")]
 
 
 def commit() -> str:
-    done = subprocess.run(
-        ["git", "-c", "safe.directory=*", "rev-parse", "HEAD"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip()
+    return attempt("git", "-c", "safe.directory=*", "rev-parse", "HEAD", cwd=REPOSITORY).out.strip()
 
 
 def test_list_is_long_enough_and_mostly_judged_from_outside() -> None:
@@ -57,8 +50,7 @@ def test_mistake_compiles(mutant: object, tmp_path: Path) -> None:
         str(place) for place in ((REPOSITORY / one.path).parent, REPOSITORY / "native_sched", REPOSITORY)
     ]
     words = [*COMPILE, "-iquote", folders[0], "-I", folders[1], "-I", folders[2], "mistaken.c"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert not done.returncode, done.stderr
+    run(*words, cwd=tmp_path)
 
 
 @pytest.mark.timeout(600)

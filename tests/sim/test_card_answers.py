@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.sim.card_protocol import (
 )
 from tests.support import rm_interface
 from tests.support import rm_numbers as nv
+from tests.support.commands import attempt
 from tests.support.places import REPOSITORY
 from tests.support.tsv import read
 
@@ -207,8 +207,8 @@ def test_controls_of_later_versions_are_unsupported(tmp_path: Path) -> None:
 def test_driver_before_the_chip_is_refused(tmp_path: Path) -> None:
     argv: list[str | Path] = [paths.libexec("mgpu-simcard"), "--dir", tmp_path]
     argv += ["--cards", "b200", "--driver-version", "550.54.14"]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert (ended.returncode, ended.stderr) == (
+    ended = attempt(*argv)
+    assert (ended.status, ended.err) == (
         2,
         'mgpu-simcard: --driver-version: "550.54.14" does not know a NVIDIA B200: take 560.28 or a newer one\n',
     )

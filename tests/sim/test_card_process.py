@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import stat
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +32,7 @@ from tests.sim.card_protocol import (
     heap_bytes,
     rm_cmd,
 )
+from tests.support.commands import attempt
 from tests.support.rm_numbers import FERMI_VASPACE_A
 from tests.support.waiting import until
 
@@ -96,10 +96,9 @@ def test_bad_options_are_refused(tmp_path: Path) -> None:
         ["--dir", str(tmp_path), "--cards", "a10", "--init-us", "60000001"],
         ["--dir", str(tmp_path), "--cards", "a10", "--context-us", "-1"],
     ):
-        ended = subprocess.run([program, *arguments], capture_output=True, check=False, timeout=60)
-        assert (ended.returncode, ended.stdout) == (2, b"")
-    nowhere = [program, "--dir", str(tmp_path / "none"), "--cards", "a10"]
-    assert b"No such file" in subprocess.run(nowhere, capture_output=True, check=False, timeout=60).stderr
+        ended = attempt(program, *arguments)
+        assert (ended.status, ended.out) == (2, "")
+    assert "No such file" in attempt(program, "--dir", tmp_path / "none", "--cards", "a10").err
 
 
 def test_admin_questions(card: CardProcess) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from tests.sim.card_protocol import (
 )
 from tests.support import rm_interface
 from tests.support import rm_numbers as nv
+from tests.support.commands import attempt
 
 INTERFACE = rm_interface.read()
 FB_GET_INFO_V2 = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2
@@ -117,10 +117,10 @@ def test_unknown_version_is_refused_with_the_known_ones(tmp_path: Path, version:
         "--driver-version",
         version,
     ]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.count("\n") == 1
-    assert "535.86, 545.23" in ended.stderr
+    ended = attempt(*argv)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+    assert "535.86, 545.23" in ended.err
 
 
 @pytest.mark.parametrize("version", ["535.183.01", "550.163.01", "570.211.01", "580.95.05", "595.45.04"])

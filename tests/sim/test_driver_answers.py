@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from lab.play import compare
 from sim.cards import running
+from tests.support.commands import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = compare.ANSWERS.stem
@@ -23,16 +22,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> compare.Answers:
     with running(
         tmp_path_factory.mktemp("card"), "a10", rm_call_us=0, options=("--driver-version", DRIVER)
     ) as card:
-        done = subprocess.run(
-            [sys.executable, "-m", "lab.play", "--card", os.fspath(card.card_socket)],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    return compare.answers(done.stdout.splitlines())
+        player = [sys.executable, "-m", "lab.play", "--card"]
+        printed = run(*player, card.card_socket, cwd=REPOSITORY, timeout_s=400)
+    return compare.answers(printed.splitlines())
 
 
 @pytest.fixture(scope="module")

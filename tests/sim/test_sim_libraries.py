@@ -17,6 +17,7 @@ import pytest
 from oci_specs import paths
 from sim.cards import CardProcess
 from tests.sim.conftest import Run, library_environment
+from tests.support.commands import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 MIB = 1 << 20
@@ -183,9 +184,7 @@ def test_nvitop(supervised: Callable[[list[str]], list[str]], run: Run) -> None:
 
 @pytest.mark.parametrize("library", ["libcuda.so.1", "libnvidia-ml.so.1"])
 def test_libraries_export_their_interface_only_and_run_on_old_glibc(library: str) -> None:
-    symbols = subprocess.run(
-        ["objdump", "-T", paths.lib(f"sim/{library}")], capture_output=True, text=True, check=True
-    ).stdout
+    symbols = run("objdump", "-T", paths.lib(f"sim/{library}"))
     rows = [line.split() for line in symbols.splitlines() if " g " in line or "*UND*" in line]
     exported = {row[-1] for row in rows if "*UND*" not in row}
     prefix = "cu" if library.startswith("libcuda") else "nvml"

@@ -14,6 +14,7 @@ import pytest
 
 from oci_specs import paths
 from tests.sim.conftest import Run
+from tests.support.commands import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 HERE = Path(__file__).parent
@@ -149,9 +150,7 @@ def test_storm_of_threads(run: Run, storm: str) -> None:
 def test_every_function_found_by_name_is_exported() -> None:
     """An application may look a function up in either way."""
     table = (HERE.parents[1] / "sim/libcuda/entry.c").read_text(encoding="utf-8")
-    symbols = subprocess.run(
-        ["objdump", "-T", paths.lib("sim/libcuda.so.1")], capture_output=True, text=True, check=True
-    ).stdout.split()
+    symbols = run("objdump", "-T", paths.lib("sim/libcuda.so.1")).split()
     rows = [line.strip(" {},").split(", ") for line in table.splitlines() if line.startswith('    {"cu')]
     assert len(rows) > 100
     for _, _, *functions in rows:

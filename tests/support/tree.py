@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import functools
 import shutil
-import subprocess
 from pathlib import Path
 
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 
 C = "C"
@@ -25,15 +25,8 @@ _SHELLS = (b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/bin/bash")
 @functools.cache
 def everything() -> tuple[Path, ...]:
     """Every file, sorted. AssertionError where git does not know the repository."""
-    done = subprocess.run(
-        [*_GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"git ls-files: {done.stderr}"
-    found = (REPOSITORY / name for name in done.stdout.split("\0") if name)
+    listed = run(*_GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=REPOSITORY)
+    found = (REPOSITORY / name for name in listed.split("\0") if name)
     return tuple(sorted(path for path in found if path.is_file()))
 
 

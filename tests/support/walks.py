@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from types import FrameType
 
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 
 _OURS = f"{REPOSITORY}/"
@@ -56,8 +56,7 @@ def of_steps(library: str, steps: Sequence[int]) -> Walk:
     """Of C: where functions begin in the library, 0 where the last one returns."""
     functions = sorted(set(steps) - {0})
     asked = "".join(f"{each:#x}\n" for each in functions)
-    command = ["addr2line", "-e", library]
-    told = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
+    told = run("addr2line", "-e", library, stdin=asked)
     files = {
         each: _unit(line.rpartition(":")[0]) for each, line in zip(functions, told.splitlines(), strict=True)
     }

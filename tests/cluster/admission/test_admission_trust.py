@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from cluster.api.client import Client
 from cluster.api.errors import ApiProblem
 from tests.cluster import api_server, webhook
 from tests.cluster.api_server import ApiServer, Trouble
+from tests.support.commands import attempt
 
 START = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
@@ -62,14 +62,8 @@ class World:
         trusted.write_bytes(bundle)
         shown.write_bytes(pair.certificate)
         at = str(int(self.now.timestamp()))
-        done = subprocess.run(
-            ["openssl", "verify", "-attime", at, "-purpose", "sslserver", "-verify_hostname", HOSTS[0]]
-            + ["-x509_strict", "-CAfile", trusted, shown],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode == 0
+        words = ["-attime", at, "-purpose", "sslserver", "-verify_hostname", HOSTS[0], "-x509_strict"]
+        return attempt("openssl", "verify", *words, "-CAfile", trusted, shown).status == 0
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.cluster import admission_support as admission
 from tests.cluster import api_server, webhook
 from tests.cluster.api_server import ApiServer, Trouble
 from tests.cluster.webhook import Webhook
+from tests.support.commands import attempt
 from tests.support.waiting import until
 
 MEMORY_MAX_KIB = 100 << 10
@@ -166,13 +166,7 @@ def test_secret_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 
 def test_no_way_to_the_api_server_is_one_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cluster.admission", "--kubeconfig", "/none"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
+    done = attempt(sys.executable, "-m", "cluster.admission", "--kubeconfig", "/none")
+    assert done.status == 1
+    [line] = done.err.splitlines()
     assert "no way to the API server" in line

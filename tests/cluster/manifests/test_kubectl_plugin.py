@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.commands import Done, attempt
 from tests.support.places import REPOSITORY
 
 PLUGIN = REPOSITORY / "cluster" / "kubectl-mgpu"
@@ -46,13 +46,13 @@ def pod(name: str, node: str) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {**template["spec"], "nodeName": node}}
 
 
-def ask(tmp_path: Path, pods: list[dict[str, Any]], *words: str) -> subprocess.CompletedProcess[str]:
+def ask(tmp_path: Path, pods: list[dict[str, Any]], *words: str) -> Done:
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(KUBECTL.format(python=sys.executable))
     kubectl.chmod(0o755)
     (tmp_path / "pods.json").write_text(json.dumps(pods))
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    return subprocess.run([PLUGIN, *words], capture_output=True, text=True, env=env, check=False)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    return attempt(PLUGIN, *words, env=env)
 
 
 def other(name: str) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def test_each_agent_is_asked_once_in_the_order_of_nodes(
     tmp_path: Path, words: tuple[str, ...], asked: list[str]
 ) -> None:
     done = ask(tmp_path, [pod("agent-2", "b"), pod("agent-1", "a"), other("node-1")], *words)
-    first, said, second, again = done.stdout.splitlines()
-    assert (first, second, done.returncode) == ("node a", "node b", 0)
+    first, said, second, again = done.out.splitlines()
+    assert (first, second, done.status) == ("node a", "node b", 0)
     program = AGENT["spec"]["template"]["spec"]["containers"][0]["command"][0]
     [drain] = [AGENT["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]]
     assert json.loads(said) == json.loads(again) == [program, "run", "--", drain[3], *asked]
@@ -77,5 +77,5 @@ def test_each_agent_is_asked_once_in_the_order_of_nodes(
 
 def test_node_that_does_not_answer_is_a_failure_and_hides_no_other(tmp_path: Path) -> None:
     done = ask(tmp_path, [pod("broken", "a"), pod("agent-1", "b")])
-    assert done.returncode == 1
-    assert "node b" in done.stdout
+    assert done.status == 1
+    assert "node b" in done.out

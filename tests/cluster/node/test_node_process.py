@@ -26,6 +26,7 @@ from tests.cluster.api_server import Trouble
 from tests.cluster.node_process import CORE, World, running
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
+from tests.support.commands import attempt, run
 from tests.support.waiting import until
 
 MEMORY_MAX_KIB = 80 << 10
@@ -154,14 +155,8 @@ def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) ->
         world.process.wait(10)
         assert inventory.ANNOTATION in world.node()["metadata"]["annotations"], "the next start finds it"
         argv = [sys.executable, "-m", "cluster.node", "--withdraw", "--node-name", "n1"]
-        done = subprocess.run(
-            [*argv, "--kubeconfig", world.api.kubeconfig(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == "node n1 offers no GPUs of mgpu any more; looking whether that stays so\n"
+        printed = run(*argv, "--kubeconfig", world.api.kubeconfig(tmp_path))
+        assert printed == "node n1 offers no GPUs of mgpu any more; looking whether that stays so\n"
         assert world.node()["metadata"]["labels"] == {"other": "stays"}
         assert world.node()["metadata"]["annotations"] == {}
         assert world.node()["status"]["capacity"] == {"cpu": "2"}
@@ -235,17 +230,11 @@ def test_quantity_is_read_as_the_api_server_writes_whole_numbers(
     ],
 )
 def test_bad_options_are_refused_in_one_line(options: list[str], says: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cluster.node", "--node-name", "n1", "--root", "/none", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert done.returncode != 0
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("Error")]
+    done = attempt(sys.executable, "-m", "cluster.node", "--node-name", "n1", "--root", "/none", *options)
+    assert done.status != 0
+    [line] = [line for line in done.err.splitlines() if line.startswith("Error")]
     assert says in line
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.err
 
 
 def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) -> None:

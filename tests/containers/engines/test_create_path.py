@@ -19,7 +19,7 @@ import pytest
 
 from tests.create_path import NONCE, Answer, Mgpud, Node, grant, ok, one_line, refused, remove_programs
 from tests.support import containerd
-from tests.support.commands import Done
+from tests.support.commands import Done, attempt
 from tests.support.containerd import Containerd
 
 pytestmark = pytest.mark.usefixtures("private_host")
@@ -292,16 +292,10 @@ def test_runc_s_own_errors_are_its_own(bundle: Bundle) -> None:
     bundle.spec["process"]["args"] = ["/no-such-program"]
     bundle.write()
     through = bundle.run()
-    plain = subprocess.run(
-        ["runc", "--root", bundle.node.root / "state", "run", "--bundle", bundle.path, "c1"],
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=100,
-    )
-    assert through.returncode == plain.returncode != 0
+    plain = attempt("runc", "--root", bundle.node.root / "state", "run", "--bundle", bundle.path, "c1")
+    assert through.returncode == plain.status != 0
     assert "no-such-program" in through.stderr
-    assert "no-such-program" in plain.stderr
+    assert "no-such-program" in plain.err
 
 
 @pytest.fixture(scope="module")

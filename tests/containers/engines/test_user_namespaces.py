@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from sim.cdi import LIBRARIES, LINKS
 from tests.support import arbiter, containerd, cri, dockerd, host, podman
 from tests.support.arbiter import Arbiter, until_empty
 from tests.support.bundle import Bundle, bundle
-from tests.support.commands import run
+from tests.support.commands import attempt, run
 from tests.support.cri import Kubelet
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME
@@ -258,10 +257,8 @@ def test_rootless_engine_is_refused_in_one_line(up: Arbiter, engine: list[str]) 
         run("chown", "-R", str(USER), made.path)
         launcher = [paths.libexec("mgpu-runtime"), f"--mgpu-config={conf}", "mgpu-runtime"]
         words: list[str | Path] = ["--root", made.state, "create", "--bundle", made.path, made.container]
-        done = subprocess.run(
-            [*engine, *launcher, *words], capture_output=True, text=True, check=False, timeout=60
-        )
-    assert done.returncode != 0
-    [line] = done.stderr.splitlines()
+        done = attempt(*engine, *launcher, *words)
+    assert done.status != 0
+    [line] = done.err.splitlines()
     assert line.startswith("mgpu: only "), line
     assert up.containers() == []

@@ -16,6 +16,7 @@ from threading import Thread
 import pytest
 
 from oci_specs import paths
+from tests.support.commands import Done, attempt
 from tests.support.holder import Holder, Mgpud, holding, mgpud_argv
 from tests.support.waiting import until
 
@@ -151,10 +152,10 @@ def test_mgpud_that_is_deaf_ends_too(tmp_path: Path) -> None:
     assert not alive(mgpud)
 
 
-def holder_with(folder: Path, *mgpud: str) -> subprocess.CompletedProcess[str]:
+def holder_with(folder: Path, *mgpud: str) -> Done:
     argv: list[str | Path] = [paths.libexec("mgpu-holder"), "--seccomp-socket", folder / "seccomp.sock"]
     argv += ["--mgpud-socket", folder / "holder.sock", "--", *mgpud]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    return attempt(*argv)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +166,8 @@ def test_first_mgpud_that_refuses_ends_the_holder_with_its_status(
     tmp_path: Path, mgpud: tuple[str, ...], status: int
 ) -> None:
     done = holder_with(tmp_path, *mgpud)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert f"ended with status {status}" in done.stderr
+    assert (done.status, done.out) == (status, "")
+    assert f"ended with status {status}" in done.err
 
 
 def test_mgpud_that_the_holder_before_had_begun_is_no_reason_to_end(tmp_path: Path) -> None:

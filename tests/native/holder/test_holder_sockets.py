@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from oci_specs import paths
+from tests.support.commands import Done, attempt
 from tests.support.holder import Holder, holding, message, receive, send, stand_in
 from tests.support.waiting import until
 
 
-def second(holder: Holder) -> subprocess.CompletedProcess[str]:
+def second(holder: Holder) -> Done:
     argv: list[str | Path] = [
         paths.libexec("mgpu-holder"),
         "--seccomp-socket",
         holder.folder / "seccomp.sock",
     ]
     argv += ["--mgpud-socket", holder.folder / "holder.sock"]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    return attempt(*argv)
 
 
 def serves(holder: Holder, container: str) -> bool:
@@ -36,9 +36,9 @@ def serves(holder: Holder, container: str) -> bool:
 
 def is_refused(holder: Holder) -> bool:
     refusal = second(holder)
-    [line] = refusal.stderr.splitlines()
+    [line] = refusal.err.splitlines()
     assert f"another mgpu-holder (pid {holder.process.pid}) serves {holder.folder}/seccomp.sock" in line
-    return refusal.returncode == 1
+    return refusal.status == 1
 
 
 def test_second_holder_is_refused_and_takes_nothing(holder: Holder) -> None:

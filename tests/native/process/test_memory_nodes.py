@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.native import engine_parts
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 
 PREFERRED, INTERLEAVE = 1, 3
@@ -118,27 +119,13 @@ def borrowed(
         (system / f"node{node}" / "cpulist").write_text(f"{processors}\n")
     (system / "online").write_text(f"{min(nodes)}-{max(nodes)}\n" if len(nodes) > 1 else "0\n")
     mounts = f"mount --bind {system} /sys/devices/system/node && mount --bind {folder / 'proc'} /proc"
-    done = subprocess.run(
-        [
-            "unshare",
-            "-m",
-            "sh",
-            "-c",
-            f'{mounts} && exec "$@"',
-            "sh",
-            sys.executable,
-            "-c",
-            BORROWED,
-            library(),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    printed = run(
+        *("unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh"),
+        *(sys.executable, "-c", BORROWED, library()),
+        env={"PYTHONPATH": f"{REPOSITORY}:{Path(engine_parts.__file__).parent}"},
         cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{Path(engine_parts.__file__).parent}"},
     )
-    assert done.returncode == 0, done.stderr
-    seen: list[list[object]] = json.loads(done.stdout)
+    seen: list[list[object]] = json.loads(printed)
     return seen
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from containerd_api.generated import process_pb2
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tests.support.waiting import until
 from tests.unit.containerd_support import FakeContainerd, serving
@@ -169,10 +170,7 @@ def test_watcher_ends_with_mgpud(address: Path) -> None:
 
 def test_containerd_api_is_not_loaded_by_mgpud() -> None:
     script = "import sys, native_sched.daemon.main; print('grpc' in sys.modules, 'google.protobuf' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["False", "False"]
+    assert run(sys.executable, "-c", script, cwd=REPOSITORY).split() == ["False", "False"]
 
 
 def test_look_up_is_a_handful_of_calls(address: Path) -> None:

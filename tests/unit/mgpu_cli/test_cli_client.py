@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 from mgpu_cli import client
 from mgpu_cli.main import main
 from oci_specs.refusal import Refusal
+from tests.support.commands import attempt
 from tests.unit.cli_support import fake_mgpud
 
 
@@ -57,11 +57,11 @@ def test_user_without_rights_reads_what_to_do(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     program = "import os, sys; os.setuid(65534); from mgpu_cli.main import main; main(sys.argv[1:])"
     argv = [sys.executable, "-c", f"from mgpu_cli import ps; {program}", "ps", "--root", str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (1, "")
+    done = attempt(*argv)
+    assert (done.status, done.out) == (1, "")
     said = f"mgpu: this user may not open {tmp_path}/mgpud.sock, which mgpu's commands ask; run the command as root"
-    assert done.stderr.startswith(said)
-    assert done.stderr.count("\n") == 1
+    assert done.err.startswith(said)
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["none", "dead", "x" * 120])

@@ -11,6 +11,7 @@ import pytest
 from mgpu_cli import runtime_files
 from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal
+from tests.support.commands import attempt
 
 
 def test_create_makes_a_private_directory_and_is_repeatable(tmp_path: Path) -> None:
@@ -120,8 +121,8 @@ def test_kernel_hands_over_the_config_as_one_argument(tmp_path: Path) -> None:
     state.runtime.write_bytes(runtime_files.shebang(str(launcher), state))
     state.runtime.chmod(0o700)
     # printf takes the option as its format; what matters is that it arrives whole.
-    said = subprocess.run([state.runtime], capture_output=True, text=True, check=False)
-    assert f"--mgpu-config={state.runtime_conf}" in said.stderr + said.stdout
+    said = attempt(state.runtime)
+    assert f"--mgpu-config={state.runtime_conf}" in said.err + said.out
 
 
 def test_launcher_below_a_path_with_a_space_is_started_by_a_link(
@@ -135,8 +136,8 @@ def test_launcher_below_a_path_with_a_space_is_started_by_a_link(
     state.create()
     for _ in range(2):
         runtime_files.write(state, "runc")
-        said = subprocess.run([state.runtime], capture_output=True, text=True, check=False)
-        assert f"--mgpu-config={state.runtime_conf}" in said.stderr + said.stdout
+        said = attempt(state.runtime)
+        assert f"--mgpu-config={state.runtime_conf}" in said.err + said.out
 
 
 def test_runtime_below_is_on_path_or_crios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from mgpu_cli import profiles
 from mgpu_cli.main import main
 from oci_specs import paths
 from oci_specs.refusal import Refusal
+from tests.support.commands import attempt
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mgpu up refuses other users first")
 
@@ -51,11 +51,9 @@ def test_profiles_are_those_of_the_card() -> None:
     program = Path(paths.libexec("mgpu-simcard"))
     if not program.exists():
         pytest.skip(f"there is no {program}; make test builds it")
-    done = subprocess.run(
-        [program, "--dir", "/nonexistent", "--cards", ""], capture_output=True, text=True, check=False
-    )
-    said = re.search(r"\(1 to (\d+) cards in all\); profiles: (.*)", done.stderr)
-    assert said is not None, done.stderr
+    done = attempt(program, "--dir", "/nonexistent", "--cards", "")
+    said = re.search(r"\(1 to (\d+) cards in all\); profiles: (.*)", done.err)
+    assert said is not None, done.err
     assert (int(said[1]), said[2].split()) == (profiles.MAX_CARDS, list(profiles.PROFILES))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from oci_specs import schemas, vocabulary
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tests.support.tree import everything, relative
 
@@ -41,7 +42,7 @@ def test_policies_mean_the_same_in_c_and_python(tmp_path: Path) -> None:
     source.write_text(SAYS)
     files = [source, *CORE.glob("*.c")]
     subprocess.run(["cc", "-D_GNU_SOURCE", f"-I{REPOSITORY}", "-o", program, *files, "-lm"], check=True)
-    said = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    said = run(program)
     policies = {name: flags for name, *flags in map(str.split, said.splitlines())}
     assert list(policies) == list(vocabulary.POLICIES)
     assert {name for name, (heeds, _) in policies.items() if heeds == "1"} == vocabulary.HEEDS_QUOTAS

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import forms, identity, parse, vocabulary
 from oci_specs.request import Identity, Memory, Request
+from tests.support.commands import run
 
 CONFIG = NodeConfig()
 VKE = "vke.volcengine.com"
@@ -352,9 +352,7 @@ def test_create_path_imports_nothing_heavy() -> None:
         "vocabulary.names_gpu({'a': 'b'}, {}); identity.is_sandbox({}); Refusal('a', 'b', 'c').line(); "
         "print(*sorted(set(sys.modules) - before))"
     )
-    out = subprocess.run(
-        [sys.executable, "-ISs", "-c", code], check=True, capture_output=True, text=True
-    ).stdout
+    out = run(sys.executable, "-ISs", "-c", code)
     assert set(out.split()) <= {
         "__future__",
         "oci_specs",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import covered
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tools.count import floors
 from tools.count.__main__ import of_work_tree
@@ -246,7 +246,7 @@ def history(table: Path) -> str:
     log = ["git", "-c", f"safe.directory={REPOSITORY}", "log", "--format=", "-p", "-U0", "--", str(table)]
     if not (REPOSITORY / ".git").exists():
         return ""
-    return subprocess.run(log, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    return run(*log, cwd=REPOSITORY)
 
 
 def test_ceilings_have_only_fallen() -> None:

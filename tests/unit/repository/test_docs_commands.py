@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from click import Command, Group, Option
 
 from mgpu_cli.main import main
 from oci_specs import vocabulary
+from tests.support.commands import attempt
 from tests.support.console import Step, matches, steps
 from tests.support.places import REPOSITORY
 
@@ -44,11 +44,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_make_has_the_targets(page: Path) -> None:
     for command in commands(page, "make"):
         words = [word for word in shlex.split(command)[1:] if "=" not in word]
-        asked = subprocess.run(
-            ["make", "--question", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        )
+        asked = attempt("make", "--question", *words, cwd=REPOSITORY)
         # 1: there is something to do; 2: there is no such target.
-        assert asked.returncode in (0, 1), f"{command}: {asked.stderr}"
+        assert asked.status in (0, 1), f"{command}: {asked.err}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.commands import run
 from tests.support.console import Step, matches, steps
 from tests.support.places import REPOSITORY
 from tests.support.tree import PYTHON, SHELL, TEXT, C, copy_to, everything, files_of, relative
@@ -43,9 +44,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def changed(clone: Path) -> str:
-    return subprocess.run(
-        ["git", "diff", "--stat"], cwd=clone, capture_output=True, text=True, check=True
-    ).stdout
+    return run("git", "diff", "--stat", cwd=clone)
 
 
 def test_contributing_page_has_steps_to_run() -> None:
@@ -66,10 +65,7 @@ def test_prints_what_it_says_and_changes_nothing(clone: Path, step: Step) -> Non
     )
     assert done.returncode == 0, done.stdout
     assert matches(step.output, done.stdout), f"the page shows\n{step.output}\nand it prints\n{done.stdout}"
-    written = subprocess.run(
-        ["git", "diff", "--stat"], cwd=clone, capture_output=True, text=True, check=True
-    )
-    assert written.stdout == "", "what is generated is not what is there"
+    assert changed(clone) == "", "what is generated is not what is there"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -116,8 +112,7 @@ def test_hook_passes_on_the_sources(clone: Path, hook: dict[str, Any]) -> None:
             word for word in words if word.startswith("tests/") and not (REPOSITORY / word).exists()
         ] == []
         return
-    done = subprocess.run([*words, *names], cwd=clone, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run(*words, *names, cwd=clone, timeout_s=600)
     assert changed(clone) == "", "what is committed is not as the hook has it"
 
 

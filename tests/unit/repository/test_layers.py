@@ -9,7 +9,6 @@ import functools
 import itertools
 import json
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.commands import run
 from tests.support.places import PREFIX, REPOSITORY
 from tests.support.tree import PYTHON, C, files_of, relative
 from tools.count.circles import circles, includes
@@ -367,8 +367,7 @@ def test_create_path_loads_nothing_heavy() -> None:
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
     )
     # In the way of mgpu-runtime: no environment, no site-packages.
-    done = subprocess.run([sys.executable, "-ISs", "-c", script], capture_output=True, text=True, check=True)
-    assert HEAVY.isdisjoint(json.loads(done.stdout))
+    assert HEAVY.isdisjoint(json.loads(run(sys.executable, "-ISs", "-c", script)))
 
 
 @pytest.mark.parametrize("package", sorted(set(LAYERS) - {"demo"}))

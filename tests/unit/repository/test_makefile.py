@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support.commands import attempt
+from tests.support.commands import attempt, run
 from tests.support.places import REPOSITORY
 
 TESTS = REPOSITORY / "tests"
@@ -19,8 +18,7 @@ SUITES = {f"tests/{path.relative_to(TESTS).parts[0]}" for path in TESTS.rglob("t
 
 @functools.cache
 def database() -> str:
-    command = ["make", "--print-data-base", "--dry-run", "help"]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    return run("make", "--print-data-base", "--dry-run", "help", cwd=REPOSITORY)
 
 
 def variable(name: str) -> list[str]:
@@ -51,9 +49,7 @@ def test_example_of_a_public_ci_has_every_part_with_its_minutes() -> None:
         *variable("parts"),
         *(name.removeprefix("test-") for name in variable("again")),
     }
-    said = subprocess.run(
-        ["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout
+    said = run("make", "help", cwd=REPOSITORY)
     told = said.partition("make test-PART")[2].partition("\nmake ")[0]
     assert dict(re.findall(r"(\w+) (\d+)", told)) == {
         name: str(number) for name, number in minutes.items() if name != "lint"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path, PurePath
 
 import pytest
 
+from tests.support.commands import run
 from tests.support.places import PREFIX, REPOSITORY
 from tools.package import products
 from tools.package.products import CLUSTER, NODE, SIMULATOR
@@ -105,8 +105,4 @@ def test_node_s_package_imports_nothing_of_the_others() -> None:
     ]
     assert {"native_sched", "mgpu_cli", "runtime_hook"} <= set(own)
     others = " ".join([*SIMULATOR.python, *CLUSTER.python, *OF_CLUSTER])
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", IMPORTS, others, *own], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("imported ")
+    assert run(sys.executable, "-I", "-c", IMPORTS, others, *own).startswith("imported ")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.create_path import NONCE, Mgpud, Node, grant, ok, one_line, refused, write_script
+from tests.support.commands import run
 from tests.unit.spec_support import load
 
 ASKING = {"aliyun.com/gpu-mem": "8", "unrelated": "x", "io.kubernetes.pod.name": "p"}
@@ -455,8 +456,7 @@ def test_help_further_on_goes_to_the_runtime(node: Node) -> None:
 def test_modules_loaded_for_a_container_without_gpu(node: Node) -> None:
     """The import budget: what costs time is loaded under a grant only, and much of the library never."""
     code = "import sys; sys.path.append(sys.argv[1]); import runtime_hook.create; print(*sys.modules)"
-    command = [sys.executable, "-ISsc", code, str(Path(__file__).parents[3])]
-    loaded = set(subprocess.run(command, text=True, capture_output=True, check=True).stdout.split())
+    loaded = set(run(sys.executable, "-ISsc", code, Path(__file__).parents[3]).split())
     banned = {
         "argparse",
         "dataclasses",

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.create_path import NONCE, Mgpud, ok, one_line, program, refused
+from tests.support.commands import attempt
 
 pytestmark = pytest.mark.usefixtures("create_path_programs")
 
@@ -184,29 +185,16 @@ def test_state_in_pieces(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [program("mgpu-hook"), *arguments],
-        input="{}",
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    one_line(done.stderr)
+    done = attempt(program("mgpu-hook"), *arguments, stdin="{}")
+    assert done.status == 1
+    one_line(done.err)
 
 
 def test_closed_stdin(tmp_path: Path) -> None:
     command = [program("mgpu-hook"), "bind", "--socket", str(tmp_path / "s"), "--grant", NONCE]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *command],
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    one_line(done.stderr)
+    done = attempt("sh", "-c", 'exec "$@" <&-', "sh", *command)
+    assert done.status == 1
+    one_line(done.err)
 
 
 json_values = st.recursive(

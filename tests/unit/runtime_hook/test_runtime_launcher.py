@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.create_path import Node, one_line, program, write_script
+from tests.support.commands import attempt, run
 
 pytestmark = pytest.mark.usefixtures("create_path_programs")
 
@@ -33,9 +34,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def words(node: Node, *arguments: str) -> list[str]:
-    done = subprocess.run([node.script, *arguments], text=True, capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run(node.script, *arguments).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -239,27 +238,25 @@ def test_called_as_a_program(node: Node) -> None:
     """
     launcher = program("mgpu-runtime")
     named = [launcher, f"--mgpu-config={node.conf}"]
-    assert subprocess.run(named, capture_output=True, text=True, check=True).stdout == "runc\n\n"
+    assert run(*named) == "runc\n\n"
     if not os.path.exists("/etc/mgpu/runtime.conf"):
-        bare = subprocess.run([launcher, "state"], capture_output=True, text=True, check=False)
-        assert "/etc/mgpu/runtime.conf" in one_line(bare.stderr)
+        bare = attempt(launcher, "state")
+        assert "/etc/mgpu/runtime.conf" in one_line(bare.err)
 
 
 @pytest.mark.parametrize("log", ["/dev/stderr", "/nowhere/log", ""])
 def test_log_that_is_stderr_or_cannot_be_written(node: Node, log: str) -> None:
     node.conf.unlink()
-    done = subprocess.run(
-        [node.script, "--log", log, "state"], capture_output=True, text=True, check=False, timeout=60
-    )
-    one_line(done.stderr)
+    done = attempt(node.script, "--log", log, "state")
+    one_line(done.err)
 
 
 def test_podman_puts_the_runtimes_name_before_it(node: Node) -> None:
     node.conf.unlink()
     log = node.root / "oci-log"
     argv = [str(node.script), "--log", str(log), "state", "c1"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert f"mgpu: {json.loads(log.read_text())['msg']}\n" == done.stderr
+    done = attempt(*argv)
+    assert f"mgpu: {json.loads(log.read_text())['msg']}\n" == done.err
 
 
 def test_log_is_appended_to_and_valid_json(node: Node) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from tests.support import rm_interface
+from tests.support.commands import attempt
 from tests.support.places import REPOSITORY
 from tests.support.rm_interface import Item
 from tools.abi import store
@@ -262,11 +263,9 @@ def test_row_that_decides_nothing_ends_the_build_in_one_line(
     (tmp_path / "interface.def").write_text(text)
     (tmp_path / "table.h").write_text((REPOSITORY / "native_sched/nvidia/rm/table.h").read_text())
     (tmp_path / "one.c").write_text('#include "table.h"\n')
-    done = subprocess.run(
-        ["cc", "-c", "-o", "/dev/null", tmp_path / "one.c"], capture_output=True, text=True
-    )
+    done = attempt("cc", "-c", "-o", "/dev/null", tmp_path / "one.c")
     line = f"interface.def: {symbol} has no {what}"
-    assert [said for said in done.stderr.splitlines() if "error:" in said and line in said]
-    assert done.stderr.count("error:") == 1, done.stderr
+    assert [said for said in done.err.splitlines() if "error:" in said and line in said]
+    assert done.err.count("error:") == 1, done.err
     with pytest.raises(rm_interface.RowError, match=f"{symbol} has no {what.partition(':')[0]}"):
         rm_interface.read(tmp_path / "interface.def")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 
 SCRIPT = """
@@ -25,10 +25,7 @@ ending.set()
 
 
 def said(*prefix: str) -> list[str]:
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, cwd=REPOSITORY
-    )
-    return done.stdout.splitlines()
+    return run(*prefix, sys.executable, "-c", SCRIPT, cwd=REPOSITORY).splitlines()
 
 
 def test_priority_is_raised_while_starting() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-import subprocess
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from native_sched.daemon import engine_abi
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 
 HEADERS = ("native_sched/nvidia/account/tenant.h", "native_sched/engine/engine.h")
@@ -65,9 +65,7 @@ def test_python_and_c_agree_on_every_member(tmp_path: Path) -> None:
     lines += [f'_Static_assert({name} == {value}, "{name}");' for name, value in NUMBERS.items()]
     source = tmp_path / "layout.c"
     source.write_text("\n".join([*lines, ""]))
-    command = ["cc", "-std=c11", "-D_GNU_SOURCE", f"-I{REPOSITORY}", "-fsyntax-only", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run("cc", "-std=c11", "-D_GNU_SOURCE", f"-I{REPOSITORY}", "-fsyntax-only", source)
 
 
 def test_every_struct_that_the_library_shows_is_declared() -> None:
