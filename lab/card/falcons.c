@@ -1,8 +1,8 @@
 /* The GSP's and SEC2's microcontrollers. They run nothing: whatever the driver starts on them is done at
  * once, and what it would have left behind is made here. Registers: published dev_falcon_v4.h,
  * dev_riscv_pri.h. */
-#include "parts.h"
 #include "gsp/gsp.h"
+#include "parts.h"
 #include <string.h>
 
 enum { GSP_BASE = 0x110000, SEC2_BASE = 0x840000, FALCON_BYTES = 0x2000 };

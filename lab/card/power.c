@@ -1,6 +1,6 @@
 #include "../../base/clock.h"
-#include "parts.h"
 #include "gsp/gsp.h"
+#include "parts.h"
 #include "state/faults.h"
 #include <errno.h>
 #include <string.h>

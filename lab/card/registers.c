@@ -1,7 +1,7 @@
 /* BAR0. A register that nothing is said of here is memory: it reads as it was written. */
 #include "../../base/clock.h"
-#include "parts.h"
 #include "gsp/gsp.h"
+#include "parts.h"
 #include "state/faults.h"
 #include <string.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include "engine.h"
 #include "base/memory_block.h"
-#include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "engine_private.h"
 #include "native_sched/loop/poll.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

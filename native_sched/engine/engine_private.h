@@ -1,8 +1,8 @@
 /* Shared by the sources of the engine library. */
 #ifndef MGPU_ENGINE_PRIVATE_H
 #define MGPU_ENGINE_PRIVATE_H
-#include "native_sched/nvidia/boundary/restart/recover.h"
 #include "native_sched/loop/loop.h"
+#include "native_sched/nvidia/boundary/restart/recover.h"
 #include <unistd.h>
 
 /* Closed files whose charges are still to be ended. */

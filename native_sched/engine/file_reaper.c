@@ -6,8 +6,8 @@
  * turn. The files of one tenant are reaped in the order in which they were closed. */
 #define _GNU_SOURCE
 #include "base/clock.h"
-#include "native_sched/nvidia/boundary/rm/handlers.h"
 #include "engine_private.h"
+#include "native_sched/nvidia/boundary/rm/handlers.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
  * files. How much a tenant maps decides how long its poll takes, so the poller is a thread of its own that
  * holds none of the engine's locks meanwhile. */
 #define _GNU_SOURCE
+#include "engine_private.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
 #include "native_sched/nvidia/boundary/managed/managed.h"
-#include "engine_private.h"
 #include <sys/eventfd.h>
 
 /* The polls of one tenant take at most this part of the thread's time. */

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "engine.h"
 #include "engine_private.h"
-#include "native_sched/nvidia/driver/chips.h"
 #include "native_sched/loop/entities.h"
+#include "native_sched/nvidia/driver/chips.h"
 #include <errno.h>
 #include <stdio.h>
 

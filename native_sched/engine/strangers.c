@@ -14,8 +14,8 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/scoped.h"
-#include "native_sched/nvidia/boundary/continued/continued.h"
 #include "engine_private.h"
+#include "native_sched/nvidia/boundary/continued/continued.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>

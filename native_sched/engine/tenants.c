@@ -1,13 +1,13 @@
 /* The functions of engine.h that concern tenants and their listeners. */
 #define _GNU_SOURCE
 #include "engine.h"
-#include "native_sched/nvidia/boundary/call/close_wait.h"
-#include "native_sched/nvidia/boundary/call/page.h"
-#include "native_sched/nvidia/account/external.h"
-#include "native_sched/nvidia/boundary/managed/managed.h"
-#include "native_sched/nvidia/boundary/rm/usage.h"
 #include "engine_private.h"
 #include "native_sched/loop/entities.h"
+#include "native_sched/nvidia/account/external.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
+#include "native_sched/nvidia/boundary/call/page.h"
+#include "native_sched/nvidia/boundary/managed/managed.h"
+#include "native_sched/nvidia/boundary/rm/usage.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,10 +2,10 @@
 #include "child.h"
 #include "base/scoped.h"
 #include "events.h"
+#include "mgpud.h"
 #include "peer.h"
 #include "received.h"
 #include "spawn.h"
-#include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -8,13 +8,13 @@
 #include "child.h"
 #include "events.h"
 #include "manager.h"
+#include "mgpud.h"
 #include "replace.h"
 #include "runtimes.h"
 #include "sockets.h"
 #include "spawn.h"
 #include "standby.h"
 #include "store.h"
-#include "mgpud.h"
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>

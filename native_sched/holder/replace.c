@@ -2,9 +2,9 @@
 #include "replace.h"
 #include "base/scoped.h"
 #include "events.h"
+#include "mgpud.h"
 #include "spawn.h"
 #include "standby.h"
-#include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

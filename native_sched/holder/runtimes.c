@@ -1,7 +1,7 @@
 #include "runtimes.h"
 #include "events.h"
-#include "peer.h"
 #include "mgpud.h"
+#include "peer.h"
 #include "store.h"
 #include <string.h>
 #include <sys/epoll.h>

@@ -1,8 +1,8 @@
 #include "child.h"
+#include "mgpud.h"
 #include "runtimes.h"
 #include "saved.h"
 #include "saved_format.h"
-#include "mgpud.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
 #include "base/write_whole.h"
 #include "child.h"
+#include "mgpud.h"
 #include "runtimes.h"
 #include "saved.h"
 #include "saved_format.h"
-#include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

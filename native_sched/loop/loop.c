@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include "loop.h"
+#include "apply.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "native_sched/process/privileges.h"
-#include "apply.h"
 #include "poll.h"
 #include "proof.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
-#include "base/mutex.h"
 #include "poll.h"
+#include "base/mutex.h"
 #include "entities.h"
 #include "numbers.h"
 #include "proof.h"

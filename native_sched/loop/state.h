@@ -1,11 +1,11 @@
 /* The state of the scheduler's thread, and how other threads wake it. */
 #ifndef MGPU_LOOP_STATE_H
 #define MGPU_LOOP_STATE_H
-#include "native_sched/nvidia/boundary/call/call.h"
-#include "native_sched/nvidia/channels/groups.h"
+#include "events.h"
 #include "native_sched/core/sched.h"
 #include "native_sched/core/utilization.h"
-#include "events.h"
+#include "native_sched/nvidia/boundary/call/call.h"
+#include "native_sched/nvidia/channels/groups.h"
 #include "stats.h"
 #include <stdatomic.h>
 

@@ -10,8 +10,8 @@
  * wrong is its own. */
 #ifndef MGPU_CALLER_H
 #define MGPU_CALLER_H
-#include "weak_ref.h"
 #include "process_id.h"
+#include "weak_ref.h"
 #include <linux/seccomp.h>
 #include <stdbool.h>
 #include <stddef.h>

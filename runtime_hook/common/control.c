@@ -1,8 +1,8 @@
-#include "../../base/clock.h"
 #include "control.h"
+#include "../../base/clock.h"
 
-#include "connection.h"
 #include "base/scoped.h"
+#include "connection.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-#include "../../base/clock.h"
 #include "state.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,8 +3,8 @@
  * version are in interface.def. */
 #ifndef MGPU_SIM_UVM_SIZES_H
 #define MGPU_SIM_UVM_SIZES_H
-#include "../../native_sched/nvidia/rm/uvm_abi.h"
 #include "../../native_sched/nvidia/rm/table.h"
+#include "../../native_sched/nvidia/rm/uvm_abi.h"
 
 enum { UVM_UUID_BYTES = 16 };
 struct uvm_size {

@@ -1,7 +1,7 @@
 /* Controls that ask what the card and the driver are, and such as are accepted without consequence here. */
+#include "../../base/clock.h"
 #include "../../native_sched/nvidia/rm/lists.h"
 #include "../abi/info_abi.h"
-#include "../../base/clock.h"
 #include "rm.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-#include "../../native_sched/nvidia/rm/perfmon.h"
 #include "../../base/clock.h"
+#include "../../native_sched/nvidia/rm/perfmon.h"
 #include "rm.h"
 #include <string.h>
 #include <time.h>

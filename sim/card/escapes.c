@@ -1,5 +1,5 @@
-#include "../../native_sched/nvidia/rm/lists.h"
 #include "../../base/clock.h"
+#include "../../native_sched/nvidia/rm/lists.h"
 #include "uvm.h"
 #include "wait.h"
 #include <errno.h>

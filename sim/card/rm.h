@@ -24,11 +24,11 @@
 #define MGPU_SIM_RM_H
 #include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../native_sched/nvidia/rm/table.h"
+#include "../abi/protocol.h"
 #include "gpu/gpu.h"
 #include "heap.h"
-#include "profiles.h"
-#include "../abi/protocol.h"
 #include "memory/space.h"
+#include "profiles.h"
 #include <pthread.h>
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
-#include "registers.h"
 #include "serve.h"
 #include "../../base/clock.h"
+#include "registers.h"
 #include "wait.h"
 #include <errno.h>
 #include <poll.h>

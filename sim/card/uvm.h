@@ -6,9 +6,9 @@
  * groups stay while it does, charged to the card and counted to no process. */
 #ifndef MGPU_SIM_UVM_H
 #define MGPU_SIM_UVM_H
+#include "../abi/uvm_sizes.h"
 #include "memory/managed.h"
 #include "rm.h"
-#include "../abi/uvm_sizes.h"
 
 struct uvm_range_of; /* a range, and what is mapped in it */
 

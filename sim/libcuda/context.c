@@ -1,6 +1,6 @@
 #include "moves.h"
-#include "stream.h"
 #include "ranges.h"
+#include "stream.h"
 #include <stdlib.h>
 
 enum { FLAGS_MASK = 0xff };

@@ -1,5 +1,5 @@
-#include "../../native_sched/nvidia/rm/channel.h"
 #include "engines.h"
+#include "../../native_sched/nvidia/rm/channel.h"
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 #include "checkpoint.h"
 #include "moves.h"
-#include "stream.h"
 #include "ranges.h"
+#include "stream.h"
 
 CUresult cuInit(unsigned int flags)
 {

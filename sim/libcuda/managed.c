@@ -2,8 +2,8 @@
  * file of nvidia-uvm at the address that is the offset. No object of the driver's stands for it. */
 #include "../abi/uvm_managed_abi.h"
 #include "moves.h"
-#include "stream.h"
 #include "ranges.h"
+#include "stream.h"
 #include <string.h>
 
 enum { PAGE_MASK = 4095 };

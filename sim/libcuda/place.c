@@ -1,6 +1,6 @@
 #include "moves.h"
-#include "stream.h"
 #include "ranges.h"
+#include "stream.h"
 
 CUresult place_of(CUdeviceptr pointer, size_t bytes, struct place *place)
 {

@@ -1,5 +1,5 @@
-#include "rmclient.h"
 #include "../../base/memory_block.h"
+#include "rmclient.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

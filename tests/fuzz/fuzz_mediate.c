@@ -1,9 +1,9 @@
 /* Notified calls of two tenants, decoded and carried out by the mediator: whatever they hold, the account and
  * the driver agree after each, and no tenant is above a cap or on another's object. */
-#include "world.h"
-#include "../../native_sched/nvidia/boundary/rm/handlers.h"
-#include "../../native_sched/nvidia/boundary/managed/managed.h"
 #include "../../native_sched/nvidia/boundary/call/replay.h"
+#include "../../native_sched/nvidia/boundary/managed/managed.h"
+#include "../../native_sched/nvidia/boundary/rm/handlers.h"
+#include "world.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>

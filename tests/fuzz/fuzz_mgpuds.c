@@ -4,11 +4,11 @@
 #define _GNU_SOURCE
 #include "../../native_sched/holder/child.h"
 #include "../../native_sched/holder/events.h"
+#include "../../native_sched/holder/mgpud.h"
 #include "../../native_sched/holder/peer.h"
 #include "../../native_sched/holder/protocol.h"
 #include "../../native_sched/holder/runtimes.h"
 #include "../../native_sched/holder/saved.h"
-#include "../../native_sched/holder/mgpud.h"
 #include "choices.h"
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-#include "world.h"
 #include "../../native_sched/nvidia/rm/peers_abi.h"
+#include "world.h"
 #include <errno.h>
 
 enum { GRANULE = 65536, HEAP_BYTES = 1 << 30, OWN_BYTES = 3 << 20, FRESH_HANDLE = 0x50000000 };

@@ -1,11 +1,11 @@
 /* What tests do to the engine itself, and look up in it. */
 #define _GNU_SOURCE
-#include "../../native_sched/nvidia/boundary/call/page.h"
-#include "../../native_sched/nvidia/account/external.h"
-#include "../../native_sched/nvidia/boundary/managed/managed.h"
-#include "../../native_sched/nvidia/rm/rm_abi.h"
-#include "../../native_sched/nvidia/driver/nvidia/private.h"
 #include "../../native_sched/engine/engine_private.h"
+#include "../../native_sched/nvidia/account/external.h"
+#include "../../native_sched/nvidia/boundary/call/page.h"
+#include "../../native_sched/nvidia/boundary/managed/managed.h"
+#include "../../native_sched/nvidia/driver/nvidia/private.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "uvm_on_card.h"
 #include <fcntl.h>
 #include <semaphore.h>

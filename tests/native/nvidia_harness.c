@@ -1,12 +1,12 @@
 /* The NVIDIA driver with ordinary files for its nodes and a resource manager that the test answers for, as
  * flat functions. */
 #define _GNU_SOURCE
-#include "../../native_sched/nvidia/rm/table.h"
 #include "../../native_sched/nvidia/channels/channel_control.h"
-#include "../../native_sched/nvidia/driver/nvidia/host/unshared.h"
 #include "../../native_sched/nvidia/driver/nvidia/files/unpollable.h"
+#include "../../native_sched/nvidia/driver/nvidia/host/unshared.h"
 #include "../../native_sched/nvidia/driver/nvidia/private.h"
 #include "../../native_sched/nvidia/driver/nvidia/scan.h"
+#include "../../native_sched/nvidia/rm/table.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,11 +5,11 @@
  * USERD cannot be duplicated on the simulated card, which maps it for its maker alone; that is done here in
  * its maker's name. Everything else is the card's. */
 #define _GNU_SOURCE
-#include "debug_on_card.h"
 #include "../../native_sched/nvidia/driver/nvidia/private.h"
 #include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../sim/abi/protocol.h"
 #include "death_on_card.h"
+#include "debug_on_card.h"
 #include "mig_on_card.h"
 #include "uvm_on_card.h"
 #include <errno.h>

@@ -2,10 +2,10 @@
  * on each of their cards. What is decided is carried out at once. */
 #include "../../base/mutex.h"
 #include "../../native_sched/core/sched.h"
-#include "../../native_sched/nvidia/driver/registers.h"
 #include "../../native_sched/loop/entities.h"
 #include "../../native_sched/loop/poll.h"
 #include "../../native_sched/loop/proof.h"
+#include "../../native_sched/nvidia/driver/registers.h"
 #include <errno.h>
 #include <string.h>
 

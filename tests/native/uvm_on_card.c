@@ -6,9 +6,9 @@
 #include "uvm_on_card.h"
 #include "death_on_card.h"
 
+#include "../../native_sched/engine/engine_private.h"
 #include "../../native_sched/nvidia/boundary/call/page.h"
 #include "../../native_sched/nvidia/rm/rm_abi.h"
-#include "../../native_sched/engine/engine_private.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

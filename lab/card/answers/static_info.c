@@ -1,6 +1,6 @@
 /* What the GSP says of the whole card. */
-#include "table.h"
 #include "../../../native_sched/nvidia/rm/rm_abi.h"
+#include "table.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "table.h"
-#include "../state/faults.h"
 #include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "../facts/control_names.h"
+#include "../state/faults.h"
 #include <string.h>
 
 /* Real: the driver itself fixes the answer, or a register of the card that is emulated does. */

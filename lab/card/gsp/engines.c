@@ -1,5 +1,5 @@
-#include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "engines.h"
+#include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "../state/faults.h"
 #include <string.h>
 

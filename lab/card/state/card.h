@@ -2,10 +2,10 @@
 #ifndef MGPU_LAB_CARD_H
 #define MGPU_LAB_CARD_H
 #include "../../../sim/card/gpu/gpu.h"
-#include "chips.h"
 #include "../facts/layout.h"
 #include "../memory/tables.h"
 #include "../vfu/device.h"
+#include "chips.h"
 #include <stdatomic.h>
 #include <stdio.h>
 

@@ -4,9 +4,9 @@
 #include "base/mutex.h"
 #include "native_sched/core/ledger.h"
 #include "native_sched/core/utilization.h"
-#include "objects.h"
 #include "native_sched/process/process_id.h"
 #include "native_sched/process/thread_call.h"
+#include "objects.h"
 #include "stats.h"
 #include <stdatomic.h>
 #include <stdbool.h>

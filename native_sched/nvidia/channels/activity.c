@@ -1,7 +1,7 @@
 /* Where work is seen. USERD is its owner's to write: hints, never facts. */
-#include "native_sched/nvidia/rm/channel.h"
 #include "groups.h"
 #include "groups_private.h"
+#include "native_sched/nvidia/rm/channel.h"
 
 /* Where each runlist has channel RAM of its own, and so on every card with MIG, RM counts groups by runlist
  * (kchangrpInit() in kernel_channel_group.c, kfifoStateInitLocked() in kernel_fifo_init.c): another's on

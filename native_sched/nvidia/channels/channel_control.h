@@ -2,8 +2,8 @@
  * and keeps them off until they are enabled, even if their groups are scheduled. No work is discarded. */
 #ifndef MGPU_CHANNEL_CONTROL_H
 #define MGPU_CHANNEL_CONTROL_H
-#include "native_sched/nvidia/rm/rm_abi.h"
 #include "native_sched/nvidia/driver/driver.h"
+#include "native_sched/nvidia/rm/rm_abi.h"
 
 /* Channels of the client of `group`, at most RM_MAX_DISABLE; subdevice: one of that client, of the card they
  * are on. Returns when none of them is on an engine (ctrl2080fifo.h). -ESRCH: the client is gone, and they

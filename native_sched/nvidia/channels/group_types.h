@@ -1,8 +1,8 @@
 /* The structs of a tenant's channel groups; groups.h has the functions. */
 #ifndef MGPU_GROUP_TYPES_H
 #define MGPU_GROUP_TYPES_H
-#include "native_sched/nvidia/driver/driver.h"
 #include "ids.h"
+#include "native_sched/nvidia/driver/driver.h"
 #include "refusals.h"
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 #include "groups.h"
 #include "base/reserve.h"
-#include "native_sched/nvidia/rm/channel.h"
 #include "groups_private.h"
+#include "native_sched/nvidia/rm/channel.h"
 #include <errno.h>
 #include <sys/eventfd.h>
 

@@ -1,6 +1,6 @@
 #include "push.h"
-#include <linux/futex.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

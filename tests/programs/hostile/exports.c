@@ -8,8 +8,8 @@
  * imports 1 MiB as often as it may; prints how often, and RM's last answer flip           exports and imports
  * while a thread changes what they name; prints "done N" */
 #include "../../../native_sched/nvidia/rm/export_abi.h"
-#include "../pass_fd.h"
 #include "../gpu.h"
+#include "../pass_fd.h"
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -12,8 +12,8 @@
  *             freed and made anew, with an event below them
  *
  *   mapped    64 MiB of its second card at an address of its first */
-#include "../rm.h"
 #include "../../../native_sched/nvidia/rm/peers_abi.h"
+#include "../rm.h"
 
 enum { CARDS = 8, IDS = 0x400, SUBDEVICES = 0x200, PEERS = 0x500, BELOW = 0x580, CLASSES = 200 };
 enum { CAPS_BYTES = 8348, MATRIX_BYTES = 1352, LINKS_BYTES = 13344, LINK_BYTES = 208, PEERS_BYTES = 72 };

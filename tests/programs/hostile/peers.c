@@ -2,8 +2,8 @@
  * UUID UUID, in hex, in the order of their numbers; the driver is 580. Waits for a line of input before each
  * step. Prints RM's answers: "enabled E mapped M"; once the memory's name is freed, to as much again on that
  * card: "again A"; once its range is freed: "after A". */
-#include "../rm.h"
 #include "../../../native_sched/nvidia/rm/uvm_abi.h"
+#include "../rm.h"
 
 enum { CARDS = 2, VASPACE = 0x300, THERE = 0x400, AGAIN, MAPPED_BYTES = 600 * MIB };
 enum { MAP_BYTES = 9264, VASPACE_BYTES = 56 };

@@ -2,8 +2,8 @@
  * told in a client's name, a device that shares its address space, cards to open and to ask peers of, lists
  * of cards; and a channel of its own to be reset. Prints how many of these calls were answered with success.
  */
-#include "../gpu.h"
 #include "../../../native_sched/nvidia/rm/peers_abi.h"
+#include "../gpu.h"
 
 enum { FIRST_CLIENT = 0xc1d00000, CLIENTS = 1024, BUSES = 256, SLOTS = 64, GROUP = 0x100 };
 

@@ -3,9 +3,9 @@
 #define MGPU_CALL_H
 #include "answer.h"
 #include "native_sched/nvidia/driver/driver.h"
+#include "native_sched/nvidia/rm/rm_abi.h"
 #include "native_sched/nvidia/rm/table.h"
 #include "native_sched/process/caller.h"
-#include "native_sched/nvidia/rm/rm_abi.h"
 
 enum { PARAMS_MAX = 68 << 10 }; /* what NVML asks of the card's performance states: 67396 */
 /* The largest of a call that changes something: so much is kept of it. */

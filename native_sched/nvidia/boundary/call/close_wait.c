@@ -1,8 +1,8 @@
 #include "close_wait.h"
 #include "base/clock.h"
-#include "native_sched/process/caller.h"
 #include "native_sched/nvidia/account/files.h"
 #include "native_sched/nvidia/account/tenant.h"
+#include "native_sched/process/caller.h"
 #include <errno.h>
 
 /* Whether the caller waits and files are closing is polled at this interval: the first has no notification.

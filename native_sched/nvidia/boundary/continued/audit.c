@@ -1,9 +1,9 @@
 /* The driver's count of a tenant's memory, against the account. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "continued.h"
 #include "native_sched/nvidia/boundary/objects/drop.h"
 #include "native_sched/nvidia/boundary/objects/retained.h"
-#include "continued.h"
 #include "private.h"
 #include <errno.h>
 #include <sys/eventfd.h>

@@ -1,7 +1,7 @@
 /* How much of it there is: what is charged, and what is mapped. */
 #define _GNU_SOURCE
-#include "private.h"
 #include "native_sched/process/address_space.h"
+#include "private.h"
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>

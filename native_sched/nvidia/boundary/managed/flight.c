@@ -1,8 +1,8 @@
 /* Which calls may bring some: mmap(), from its notification on. */
 #define _GNU_SOURCE
-#include "private.h"
 #include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "native_sched/process/address_space.h"
+#include "private.h"
 #include <errno.h>
 #include <sys/mman.h>
 

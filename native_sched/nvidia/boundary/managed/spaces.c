@@ -1,7 +1,7 @@
 /* Whose memory it is: address spaces, each known by its map and memory. */
 #define _GNU_SOURCE
-#include "private.h"
 #include "native_sched/process/address_space.h"
+#include "private.h"
 #include <errno.h>
 #include <stddef.h>
 #include <unistd.h>

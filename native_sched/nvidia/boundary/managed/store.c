@@ -1,6 +1,6 @@
 /* The journal's part of managed.h: what the next mgpud finds. */
-#include "private.h"
 #include "native_sched/process/address_space.h"
+#include "private.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #include "mediate.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
 #include "native_sched/nvidia/boundary/managed/managed.h"
@@ -6,7 +7,6 @@
 #include "native_sched/nvidia/boundary/rm/control.h"
 #include "native_sched/nvidia/boundary/rm/handlers.h"
 #include "native_sched/nvidia/boundary/uvm/uvm.h"
-#include "native_sched/nvidia/boundary/call/close_wait.h"
 #include <errno.h>
 #include <string.h>
 

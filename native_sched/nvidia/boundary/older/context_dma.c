@@ -1,6 +1,6 @@
 /* Context DMAs, and waiting for channels. */
-#include "older.h"
 #include "native_sched/nvidia/boundary/rm/create.h"
+#include "older.h"
 #include <string.h>
 
 /* NVOS39_PARAMETERS and NV_CONTEXT_DMA_ALLOCATION_PARAMS (nvos.h). */

@@ -1,11 +1,11 @@
 /* The older ways to allocate memory, VID_HEAP and ALLOC_MEMORY. RM itself turns both into an allocation by
  * class (rmapi_deprecated_vidheapctrl.c, rmapi_deprecated_allocmemory.c); so does the mediator, and there is
  * one way to account. */
-#include "older.h"
-#include "native_sched/nvidia/boundary/rm/create.h"
-#include "native_sched/nvidia/boundary/rm/host_memory.h"
 #include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
+#include "native_sched/nvidia/boundary/rm/create.h"
+#include "native_sched/nvidia/boundary/rm/host_memory.h"
+#include "older.h"
 #include <errno.h>
 #include <string.h>
 

@@ -1,13 +1,13 @@
 #define _GNU_SOURCE
 #include "recover.h"
-#include "native_sched/nvidia/channels/groups.h"
-#include "undo.h"
-#include "native_sched/nvidia/boundary/rm/create.h"
 #include "native_sched/nvidia/account/exported.h"
 #include "native_sched/nvidia/account/external.h"
 #include "native_sched/nvidia/boundary/call/page.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
 #include "native_sched/nvidia/boundary/managed/managed.h"
+#include "native_sched/nvidia/boundary/rm/create.h"
+#include "native_sched/nvidia/channels/groups.h"
+#include "undo.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

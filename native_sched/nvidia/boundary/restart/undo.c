@@ -1,8 +1,8 @@
 #include "undo.h"
-#include "native_sched/nvidia/boundary/rm/handlers.h"
 #include "native_sched/nvidia/boundary/objects/retained.h"
-#include "native_sched/nvidia/boundary/uvm/uvm.h"
 #include "native_sched/nvidia/boundary/objects/shared.h"
+#include "native_sched/nvidia/boundary/rm/handlers.h"
+#include "native_sched/nvidia/boundary/uvm/uvm.h"
 #include <errno.h>
 #include <string.h>
 

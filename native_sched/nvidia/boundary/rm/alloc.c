@@ -1,14 +1,14 @@
 /* The escapes that make and free objects by class: ALLOC in both its layouts, ALLOC_OBJECT, FREE. A tenant's
  * calls of this kind are carried out one after the other, so that no listener's call comes between what
  * another's asked for and what was accounted for. */
-#include "create.h"
 #include "control.h"
-#include "native_sched/nvidia/rm/channel.h"
-#include "native_sched/nvidia/rm/peers_abi.h"
+#include "create.h"
 #include "handlers.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
 #include "native_sched/nvidia/boundary/continued/mig.h"
+#include "native_sched/nvidia/rm/channel.h"
+#include "native_sched/nvidia/rm/peers_abi.h"
 #include <errno.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Controls that name cards by RM's ids, or list them: a tenant's cards are those that it was granted, and no
  * others are. */
 #include "control.h"
-#include "view.h"
 #include "handlers.h"
+#include "view.h"
 #include <errno.h>
 #include <string.h>
 

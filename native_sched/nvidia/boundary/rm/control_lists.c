@@ -1,7 +1,7 @@
 /* Controls whose parameters point to lists of the caller's, such as NV2080_CTRL_CMD_GR_GET_INFO. The lists
  * are put behind the parameters in our copy, so that the driver follows pointers into our memory alone. */
-#include "native_sched/nvidia/rm/lists.h"
 #include "control.h"
+#include "native_sched/nvidia/rm/lists.h"
 #include "view.h"
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* GPU utilisation as a program in the container sees it: what the scheduler counted to the container alone.
  * The parameters are larger than our copy, so the samples are written where the caller has them. */
+#include "control.h"
 #include "native_sched/nvidia/channels/groups.h"
 #include "native_sched/nvidia/rm/perfmon.h"
-#include "control.h"
 #include "view.h"
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* DUP_OBJECT and SHARE: a second name for memory of the same tenant, through any of its clients, and on whole
  * cards for a channel group, in which clients of MPS make channels. Another tenant's object and one that does
  * not exist get the same answer. */
-#include "native_sched/nvidia/boundary/call/inflight.h"
-#include "handlers.h"
 #include "control.h"
 #include "create.h"
+#include "handlers.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/boundary/objects/shared.h"
 #include <errno.h>
 

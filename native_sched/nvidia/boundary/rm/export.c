@@ -9,11 +9,11 @@
  * place takes the memory that it has, and no other. By what is exported the next mgpud knows the file again
  * (adopt.c), so RM makes it one of nothing before there is anything in the account. */
 #include "export.h"
-#include "handlers.h"
-#include "native_sched/nvidia/boundary/call/inflight.h"
 #include "create.h"
-#include "native_sched/nvidia/boundary/call/close_wait.h"
+#include "handlers.h"
 #include "native_sched/nvidia/account/exported.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/rm/export_abi.h"
 #include <errno.h>
 #include <string.h>

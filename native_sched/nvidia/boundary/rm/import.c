@@ -4,10 +4,10 @@
  * RM fails in the middle of several it frees all that the call names before that, at places too where nothing
  * was exported: any object of the client's (cliresCtrlCmdOsUnixImportObjectsFromFd_IMPL in os.c of NVIDIA's
  * open-gpu-kernel-modules). */
-#include "native_sched/nvidia/boundary/call/inflight.h"
 #include "create.h"
 #include "export.h"
 #include "native_sched/nvidia/account/exported.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/rm/export_abi.h"
 #include <errno.h>
 #include <string.h>

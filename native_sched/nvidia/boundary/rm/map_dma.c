@@ -10,10 +10,10 @@
  */
 #include "create.h"
 #include "handlers.h"
-#include "native_sched/nvidia/boundary/call/inflight.h"
-#include "native_sched/nvidia/boundary/call/close_wait.h"
-#include "native_sched/nvidia/boundary/call/parked.h"
 #include "native_sched/nvidia/account/page_tables.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
+#include "native_sched/nvidia/boundary/call/parked.h"
 #include "native_sched/nvidia/boundary/objects/pages.h"
 #include <errno.h>
 #include <string.h>

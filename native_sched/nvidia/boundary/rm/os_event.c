@@ -2,8 +2,8 @@
  * The number is the descriptor that the caller has of it, and nothing is looked up by it
  * (allocate_os_event() in osapi.c). RM takes the name of any client here, and that client could set no event
  * of that number then. */
-#include "native_sched/nvidia/boundary/call/inflight.h"
 #include "handlers.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
 
 struct answer mediate_os_event(struct call *c)
 {

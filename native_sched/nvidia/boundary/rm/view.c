@@ -1,8 +1,8 @@
 /* What a tenant sees: its own memory, its own processes under its own pids, its own cards. */
+#include "view.h"
 #include "handlers.h"
 #include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "usage.h"
-#include "view.h"
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>

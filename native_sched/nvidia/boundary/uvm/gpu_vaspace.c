@@ -10,9 +10,9 @@
  * UVM duplicates the address space as it does memory: it is lent for the length of the call, and the rule of
  * the process is kept here (map_external.c). */
 #include "native_sched/nvidia/boundary/call/inflight.h"
-#include "uvm.h"
 #include "native_sched/nvidia/boundary/managed/managed.h"
 #include "native_sched/nvidia/boundary/objects/shared.h"
+#include "uvm.h"
 #include <errno.h>
 
 /* The file of its client, through which it is lent. NV_OK or another RM status. */

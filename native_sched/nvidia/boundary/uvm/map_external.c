@@ -7,13 +7,13 @@
  * of the client itself, RS_SHARE_TYPE_PID). So for the length of the call the object is shared with all
  * clients, on its own client's file. Other tenants gain nothing from that: they cannot name it (dup.c). The
  * rule of the process is kept here. */
-#include "native_sched/nvidia/boundary/call/inflight.h"
-#include "uvm.h"
-#include "native_sched/nvidia/boundary/call/close_wait.h"
-#include "native_sched/nvidia/boundary/call/parked.h"
 #include "native_sched/nvidia/account/external.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
+#include "native_sched/nvidia/boundary/call/parked.h"
 #include "native_sched/nvidia/boundary/objects/pages.h"
 #include "native_sched/nvidia/boundary/objects/shared.h"
+#include "uvm.h"
 #include <errno.h>
 #include <string.h>
 

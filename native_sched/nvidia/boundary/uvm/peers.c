@@ -4,8 +4,8 @@
  *
  * DISABLE_PEER_ACCESS and the end of a registration end such mappings in the driver; the account lets go of
  * them later, with their range or their file. */
-#include "uvm.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"
+#include "uvm.h"
 #include <string.h>
 
 const struct card *uvm_granted_card(const struct call *c, const uint8_t *gpu)

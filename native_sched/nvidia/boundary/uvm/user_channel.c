@@ -1,10 +1,10 @@
 /* REGISTER_CHANNEL of nvidia-uvm, made by the arbiter: it retains a name of the group (retained.h). */
-#include "uvm.h"
 #include "native_sched/nvidia/account/exported.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/boundary/objects/drop.h"
 #include "native_sched/nvidia/boundary/objects/retained.h"
 #include "native_sched/nvidia/boundary/objects/shared.h"
+#include "uvm.h"
 
 /* The channel that is named, as a slot, and the file of its client. NV_OK or another RM status. */
 static uint32_t find(const struct call *c, const struct uvm_register_channel *request,

@@ -10,8 +10,8 @@
  * the file alone: the arbiter makes these calls, from its own copy of the parameters, and believes nothing
  * but the driver's answer. */
 #include "uvm.h"
-#include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/account/external.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
 #include <errno.h>
 #include <string.h>
 

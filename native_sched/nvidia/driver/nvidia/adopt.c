@@ -10,11 +10,11 @@
  * No file of nvidia-uvm is initialised while no mgpud serves, so an initialised one was not opened since. */
 #define _GNU_SOURCE
 #include "base/scoped.h"
+#include "native_sched/nvidia/driver/nvidia/host/stat.h"
+#include "native_sched/nvidia/driver/nvidia/host/uvm.h"
 #include "native_sched/nvidia/rm/export_abi.h"
 #include "private.h"
 #include "scan.h"
-#include "native_sched/nvidia/driver/nvidia/host/stat.h"
-#include "native_sched/nvidia/driver/nvidia/host/uvm.h"
 #include <errno.h>
 #include <sys/stat.h>
 

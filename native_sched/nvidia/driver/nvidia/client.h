@@ -2,9 +2,9 @@
  * it. It allocates nothing on the cards. Its files are the arbiter's, so they may stay open. */
 #ifndef MGPU_NVIDIA_CLIENT_H
 #define MGPU_NVIDIA_CLIENT_H
-#include "native_sched/nvidia/rm/arbiter_abi.h"
 #include "native_sched/nvidia/driver/nvidia/host/host.h"
 #include "native_sched/nvidia/driver/registers.h"
+#include "native_sched/nvidia/rm/arbiter_abi.h"
 #include <stdatomic.h>
 
 struct own_card {

@@ -1,7 +1,7 @@
 /* Whether a file is closed or about to be. The watch reports it when that is certain (watch.c). */
 #define _GNU_SOURCE
-#include "native_sched/nvidia/driver/nvidia/files/unpollable.h"
 #include "base/clock.h"
+#include "native_sched/nvidia/driver/nvidia/files/unpollable.h"
 #include "private.h"
 #include <unistd.h>
 

@@ -2,8 +2,8 @@
  * with it (ctxBufPoolReserve() in kchangrpapiConstruct(), kernel_channel_group_api.c), and so are its fault
  * method buffers. */
 #include "context.h"
-#include "private.h"
 #include "native_sched/nvidia/rm/channel.h"
+#include "private.h"
 #include <errno.h>
 
 /* The first group brings what all groups of the card or device share (its address space). Of the others the

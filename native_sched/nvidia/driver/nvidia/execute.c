@@ -2,9 +2,9 @@
  * SYS_NICE and PERFMON, since the driver grants the calling thread's rights. */
 #define _GNU_SOURCE
 #include "base/scoped.h"
-#include "native_sched/nvidia/rm/table.h"
-#include "native_sched/nvidia/rm/arbiter_abi.h"
 #include "native_sched/nvidia/driver/nvidia/host/unshared.h"
+#include "native_sched/nvidia/rm/arbiter_abi.h"
+#include "native_sched/nvidia/rm/table.h"
 #include "private.h"
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* What of a process's memory is mapped by nvidia-uvm, and how a file of it was initialised. */
 #define _GNU_SOURCE
-#include "native_sched/nvidia/rm/rm_abi.h"
 #include "native_sched/nvidia/driver/managed_map.h"
 #include "native_sched/nvidia/driver/nvidia/host/stat.h"
-#include "private.h"
 #include "native_sched/nvidia/driver/nvidia/host/uvm.h"
+#include "native_sched/nvidia/rm/rm_abi.h"
+#include "private.h"
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -2,16 +2,16 @@
  * can show. */
 #define _GNU_SOURCE
 #include "base/scoped.h"
-#include "native_sched/process/caller.h"
-#include "native_sched/nvidia/driver/samples.h"
 #include "context.h"
-#include "unlocated.h"
-#include "private.h"
-#include "scan.h"
 #include "native_sched/nvidia/driver/nvidia/files/unpollable.h"
 #include "native_sched/nvidia/driver/nvidia/host/stat.h"
-#include "tables.h"
 #include "native_sched/nvidia/driver/nvidia/host/uvm.h"
+#include "native_sched/nvidia/driver/samples.h"
+#include "native_sched/process/caller.h"
+#include "private.h"
+#include "scan.h"
+#include "tables.h"
+#include "unlocated.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /* Shared by the sources of the NVIDIA driver. */
 #ifndef MGPU_NVIDIA_PRIVATE_H
 #define MGPU_NVIDIA_PRIVATE_H
-#include "native_sched/nvidia/driver/driver.h"
 #include "client.h"
+#include "instance.h"
+#include "native_sched/nvidia/driver/driver.h"
 #include "native_sched/nvidia/driver/nvidia/files/files.h"
+#include "native_sched/nvidia/driver/nvidia/files/last_close.h"
 #include "native_sched/nvidia/driver/nvidia/guard/guard.h"
 #include "native_sched/nvidia/driver/nvidia/host/host.h"
-#include "instance.h"
-#include "native_sched/nvidia/driver/nvidia/files/last_close.h"
 #include "native_sched/nvidia/driver/registers.h"
 #include <stdatomic.h>
 

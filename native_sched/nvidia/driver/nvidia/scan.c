@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "scan.h"
 #include "base/scoped.h"
-#include "unlocated.h"
 #include "native_sched/nvidia/driver/nvidia/host/stat.h"
+#include "unlocated.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,12 +2,12 @@
  * reference is checked in turn, some at each tick. */
 #define _GNU_SOURCE
 #include "base/clock.h"
-#include "native_sched/nvidia/rm/rm_abi.h"
 #include "native_sched/nvidia/driver/nvidia/files/unpollable.h"
 #include "native_sched/nvidia/driver/nvidia/host/unshared.h"
-#include "unlocated.h"
+#include "native_sched/nvidia/rm/rm_abi.h"
 #include "private.h"
 #include "scan.h"
+#include "unlocated.h"
 #include <errno.h>
 #include <poll.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* The arbiter's own RM client on the simulated card: it asks what the card counts to processes. */
 #define _GNU_SOURCE
-#include "native_sched/nvidia/rm/rm_abi.h"
 #include "native_sched/nvidia/driver/samples.h"
+#include "native_sched/nvidia/rm/rm_abi.h"
 #include "private.h"
 #include <errno.h>
 #include <sys/socket.h>

@@ -1,8 +1,8 @@
 /* A thread's connection to the simulated card. */
 #ifndef MGPU_SIM_LINE_H
 #define MGPU_SIM_LINE_H
-#include "sim/abi/protocol.h"
 #include "private.h"
+#include "sim/abi/protocol.h"
 #include <stddef.h>
 #include <string.h>
 

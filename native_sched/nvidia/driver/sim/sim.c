@@ -2,13 +2,13 @@
  * such a file the caller's fd is replaced by one the card holds the other end of, so that the last close is
  * seen by the card as a driver would see it. */
 #define _GNU_SOURCE
+#include "base/scoped.h"
+#include "line.h"
+#include "native_sched/nvidia/driver/managed_map.h"
+#include "native_sched/nvidia/rm/rm_abi.h"
+#include "native_sched/process/caller.h"
 #include "sim/abi/channel_abi.h"
 #include "sim/abi/uvm_sizes.h"
-#include "base/scoped.h"
-#include "native_sched/process/caller.h"
-#include "native_sched/nvidia/rm/rm_abi.h"
-#include "native_sched/nvidia/driver/managed_map.h"
-#include "line.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

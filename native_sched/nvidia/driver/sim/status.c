@@ -1,9 +1,9 @@
 /* What the simulated card's engines execute: its registers, mapped read-only. */
 #define _GNU_SOURCE
-#include "sim/abi/channel_abi.h"
 #include "base/scoped.h"
 #include "line.h"
 #include "private.h"
+#include "sim/abi/channel_abi.h"
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

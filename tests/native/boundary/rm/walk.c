@@ -1,8 +1,8 @@
 /* Which functions are entered on two ways, by gcc's -finstrument-functions: a call, from the listener's first
  * look at it on, and a turn of the scheduler's in which a channel group's driver was asked for something. */
+#include "native_sched/loop/poll.h"
 #include "native_sched/nvidia/boundary/call/parked.h"
 #include "native_sched/nvidia/driver/rm_control.h"
-#include "native_sched/loop/poll.h"
 
 #define QUIET __attribute__((no_instrument_function))
 /* libc has functions of these names, which do nothing. */

@@ -3,8 +3,8 @@
 #define MGPU_NVIDIA_FILE_TABLE_H
 #include "base/mutex.h"
 #include "native_sched/nvidia/account/files.h"
-#include "place.h"
 #include "native_sched/process/weak_ref.h"
+#include "place.h"
 
 enum {
     NVIDIA_FILE_PLACES = 4,
