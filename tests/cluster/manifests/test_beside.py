@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from pathlib import Path
 from typing import Any
@@ -145,33 +144,32 @@ def test_sum_of_a_spare_node_is_that_of_a_node_where_nothing_runs() -> None:
     assert spare[vocabulary.MEMORY_MIB] == amounts[vocabulary.MEMORY_MIB]
 
 
-def test_pod_that_fits_a_sum_and_no_gpu_takes_the_spare_node(server: ApiServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        for name in ("used", "spare"):
-            server.put(NODES, extender_support.node(name, *[15360] * 4, model="T4"))
-        async with extender(server, tmp_path) as asked:
-            for number in range(4):
-                small = server.put(PODS, extender_support.pod(f"p{number}", 10_000))
-                assert await asked.schedule(small, "used") == "used"
-            spare = server.put(PODS, spare_pod())
-            assert await asked.schedule(spare, "spare") == "spare"
-            new = server.put(PODS, extender_support.pod("new", 6000))
-            # As kube-scheduler asks: of nodes whose sum suffices, then of those where a pod would end.
-            found = await asked.filter(new, "used")
-            assert (found["Error"], found["NodeNames"]) == ("", [])
-            assert found["FailedAndUnresolvableNodes"].keys() == {"used"}
-            offers = {"spare": {"Pods": [{"UID": "spare"}]}}
-            ended = await asked.call("preempt", {"Pod": new, "NodeNameToMetaVictims": offers})
-            assert ended["NodeNameToMetaVictims"]["spare"]["Pods"] == [{"UID": "spare"}]
-            server.remove(f"{PODS}/spare")
-            await until(lambda: asked.filter(new, "used", "spare"), lambda answer: answer["NodeNames"])
-            assert await asked.schedule(new, "used", "spare") == "spare"
-            # The next one waits, and a node that has just come takes it.
-            again = server.put(PODS, spare_pod() | {"metadata": spare["metadata"] | {"uid": "again"}})
-            assert (await asked.filter(again, "used", "spare"))["NodeNames"] == []
-            server.put(NODES, extender_support.node("grown", *[15360] * 4, model="T4"))
-            await until(
-                lambda: asked.filter(again, "used", "spare", "grown"), lambda answer: answer["NodeNames"]
-            )
-
-    asyncio.run(main())
+async def test_pod_that_fits_a_sum_and_no_gpu_takes_the_spare_node(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    for name in ("used", "spare"):
+        server.put(NODES, extender_support.node(name, *[15360] * 4, model="T4"))
+    async with extender(server, tmp_path) as asked:
+        for number in range(4):
+            small = server.put(PODS, extender_support.pod(f"p{number}", 10_000))
+            assert await asked.schedule(small, "used") == "used"
+        spare = server.put(PODS, spare_pod())
+        assert await asked.schedule(spare, "spare") == "spare"
+        new = server.put(PODS, extender_support.pod("new", 6000))
+        # As kube-scheduler asks: of nodes whose sum suffices, then of those where a pod would end.
+        found = await asked.filter(new, "used")
+        assert (found["Error"], found["NodeNames"]) == ("", [])
+        assert found["FailedAndUnresolvableNodes"].keys() == {"used"}
+        offers = {"spare": {"Pods": [{"UID": "spare"}]}}
+        ended = await asked.call("preempt", {"Pod": new, "NodeNameToMetaVictims": offers})
+        assert ended["NodeNameToMetaVictims"]["spare"]["Pods"] == [{"UID": "spare"}]
+        server.remove(f"{PODS}/spare")
+        await until(lambda: asked.filter(new, "used", "spare"), lambda answer: answer["NodeNames"])
+        assert await asked.schedule(new, "used", "spare") == "spare"
+        # The next one waits, and a node that has just come takes it.
+        again = server.put(PODS, spare_pod() | {"metadata": spare["metadata"] | {"uid": "again"}})
+        assert (await asked.filter(again, "used", "spare"))["NodeNames"] == []
+        server.put(NODES, extender_support.node("grown", *[15360] * 4, model="T4"))
+        await until(
+            lambda: asked.filter(again, "used", "spare", "grown"), lambda answer: answer["NodeNames"]
+        )

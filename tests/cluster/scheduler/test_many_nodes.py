@@ -133,48 +133,44 @@ class Cluster:
                 self.flap()
 
 
-def test_every_pod_gets_its_gpu_once_through_all_trouble(server: ApiServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            cluster = Cluster(server, tmp_path, stack)
-            begun_s = time.monotonic()
-            await cluster.restart()
-            for kind in ROUNDS * TROUBLES:
-                cluster.ask("2099-01-01T00:00:00Z" if kind == "skew" else None)
-                await cluster.trouble(kind)
-                async with asyncio.timeout(60):
-                    while cluster.waiting:
-                        await cluster.schedule()
-                        cluster.count()
-                        cluster.heartbeat()
-                        await asyncio.sleep(0.02)
-                cluster.come_back()
-                cluster.end_some()
-            assert cluster.made == len(ROUNDS * TROUBLES) * PODS_A_ROUND
-            # A write for each binding asked for, and the lease's: none for nodes or their heartbeats.
-            assert bindings(server) <= cluster.tried
-            others = sum(method != "GET" for method, _ in server.requests) - bindings(server)
-            assert others <= 4 * cluster.starts + 25 + (time.monotonic() - begun_s) / RENEW_SECONDS
-
-    asyncio.run(main())
+async def test_every_pod_gets_its_gpu_once_through_all_trouble(server: ApiServer, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(server, tmp_path, stack)
+        begun_s = time.monotonic()
+        await cluster.restart()
+        for kind in ROUNDS * TROUBLES:
+            cluster.ask("2099-01-01T00:00:00Z" if kind == "skew" else None)
+            await cluster.trouble(kind)
+            async with asyncio.timeout(60):
+                while cluster.waiting:
+                    await cluster.schedule()
+                    cluster.count()
+                    cluster.heartbeat()
+                    await asyncio.sleep(0.02)
+            cluster.come_back()
+            cluster.end_some()
+        assert cluster.made == len(ROUNDS * TROUBLES) * PODS_A_ROUND
+        # A write for each binding asked for, and the lease's: none for nodes or their heartbeats.
+        assert bindings(server) <= cluster.tried
+        others = sum(method != "GET" for method, _ in server.requests) - bindings(server)
+        assert others <= 4 * cluster.starts + 25 + (time.monotonic() - begun_s) / RENEW_SECONDS
 
 
-def test_node_that_flaps_comes_back_with_the_pods_that_it_has(server: ApiServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        there = node("a", CARD_MIB)
-        server.put(NODES, there)
-        async with extender(server, tmp_path) as asked:
-            assert await asked.schedule(server.put(PODS, pod("one", CARD_MIB - 1024)), "a") == "a"
-            gone = {key: value for key, value in there["metadata"].items() if key != "annotations"}
-            for _ in range(20):
-                server.put(NODES, there | {"metadata": gone})
-                server.put(NODES, there)
-            # Room for this one shows that the node is known again.
-            small = server.put(PODS, pod("small", 1024))
-            await until(lambda: asked.filter(small, "a"), lambda found: found["NodeNames"] == ["a"])
-            large = server.put(PODS, pod("large", 4096))
-            assert not (await asked.filter(large, "a"))["NodeNames"]
-            server.remove(f"{PODS}/one")
-            await until(lambda: asked.filter(large, "a"), lambda found: found["NodeNames"] == ["a"])
-
-    asyncio.run(main())
+async def test_node_that_flaps_comes_back_with_the_pods_that_it_has(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    there = node("a", CARD_MIB)
+    server.put(NODES, there)
+    async with extender(server, tmp_path) as asked:
+        assert await asked.schedule(server.put(PODS, pod("one", CARD_MIB - 1024)), "a") == "a"
+        gone = {key: value for key, value in there["metadata"].items() if key != "annotations"}
+        for _ in range(20):
+            server.put(NODES, there | {"metadata": gone})
+            server.put(NODES, there)
+        # Room for this one shows that the node is known again.
+        small = server.put(PODS, pod("small", 1024))
+        await until(lambda: asked.filter(small, "a"), lambda found: found["NodeNames"] == ["a"])
+        large = server.put(PODS, pod("large", 4096))
+        assert not (await asked.filter(large, "a"))["NodeNames"]
+        server.remove(f"{PODS}/one")
+        await until(lambda: asked.filter(large, "a"), lambda found: found["NodeNames"] == ["a"])

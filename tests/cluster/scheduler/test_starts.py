@@ -70,100 +70,82 @@ def phases(server: ApiServer, phase: str) -> int:
 
 
 @pytest.mark.parametrize("answer", [REFUSED, NO_ROOM])
-def test_queue_of_forty_loses_one_start(server: ApiServer, tmp_path: Path, answer: Object) -> None:
-    async def main() -> None:
-        server.put(NODES, node("a", 16384))
-        async with extender(server, tmp_path, answer_s=3.0) as asked, kubelets(server, lambda node: answer):
-            await queue(asked, server, ["a"], 3.0)
-            assert phases(server, "Failed") == 1
-            late = server.put(PODS, pod("late", 256))
-            found = await asked.filter(late, "a")
-            assert "kubelet of node a refused a pod a moment ago" in found["Error"]
-
-    asyncio.run(main())
+async def test_queue_of_forty_loses_one_start(server: ApiServer, tmp_path: Path, answer: Object) -> None:
+    server.put(NODES, node("a", 16384))
+    async with extender(server, tmp_path, answer_s=3.0) as asked, kubelets(server, lambda node: answer):
+        await queue(asked, server, ["a"], 3.0)
+        assert phases(server, "Failed") == 1
+        late = server.put(PODS, pod("late", 256))
+        found = await asked.filter(late, "a")
+        assert "kubelet of node a refused a pod a moment ago" in found["Error"]
 
 
-def test_other_nodes_take_what_waits(server: ApiServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        for name in ("a", "b"):
-            server.put(NODES, node(name, 16384))
-        async with (
-            extender(server, tmp_path, answer_s=3.0) as asked,
-            kubelets(server, lambda node: REFUSED if node == "a" else TAKEN),
-        ):
-            await queue(asked, server, ["a", "b"], 8.0)
-            assert phases(server, "Failed") <= 1
-            there = [node_of(server, f"p{number}") for number in range(QUEUE)]
-            # A card takes 16 containers.
-            assert there.count("b") == 16
-
-    asyncio.run(main())
+async def test_other_nodes_take_what_waits(server: ApiServer, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        server.put(NODES, node(name, 16384))
+    async with (
+        extender(server, tmp_path, answer_s=3.0) as asked,
+        kubelets(server, lambda node: REFUSED if node == "a" else TAKEN),
+    ):
+        await queue(asked, server, ["a", "b"], 8.0)
+        assert phases(server, "Failed") <= 1
+        there = [node_of(server, f"p{number}") for number in range(QUEUE)]
+        # A card takes 16 containers.
+        assert there.count("b") == 16
 
 
-def test_node_is_open_again_by_itself(
+async def test_node_is_open_again_by_itself(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(starts, "BAR_S", 0.5)
     answers = [REFUSED]
 
-    async def main() -> None:
-        server.put(NODES, *[node("a", 16384)])
-        async with (
-            extender(server, tmp_path, answer_s=3.0) as asked,
-            kubelets(server, lambda node: answers.pop() if answers else TAKEN),
-        ):
-            await queue(asked, server, ["a"], 6.0)
-            assert phases(server, "Failed") == 1
-            assert sum(node_of(server, f"p{number}") == "a" for number in range(QUEUE)) == 17
-
-    asyncio.run(main())
+    server.put(NODES, *[node("a", 16384)])
+    async with (
+        extender(server, tmp_path, answer_s=3.0) as asked,
+        kubelets(server, lambda node: answers.pop() if answers else TAKEN),
+    ):
+        await queue(asked, server, ["a"], 6.0)
+        assert phases(server, "Failed") == 1
+        assert sum(node_of(server, f"p{number}") == "a" for number in range(QUEUE)) == 17
 
 
-def test_kubelet_that_says_nothing_costs_a_few_seconds(server: ApiServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        server.put(NODES, node("a", 16384))
-        first, second = (server.put(PODS, pod(name, 256)) for name in ("p0", "p1"))
-        async with extender(server, tmp_path, answer_s=0.3) as asked:
-            assert not await asked.bind(first, "a")
-            begun = asyncio.get_running_loop().time()
-            assert not await asked.bind(second, "a")
-            assert 0.2 < asyncio.get_running_loop().time() - begun < 2.0
-
-    asyncio.run(main())
+async def test_kubelet_that_says_nothing_costs_a_few_seconds(server: ApiServer, tmp_path: Path) -> None:
+    server.put(NODES, node("a", 16384))
+    first, second = (server.put(PODS, pod(name, 256)) for name in ("p0", "p1"))
+    async with extender(server, tmp_path, answer_s=0.3) as asked:
+        assert not await asked.bind(first, "a")
+        begun = asyncio.get_running_loop().time()
+        assert not await asked.bind(second, "a")
+        assert 0.2 < asyncio.get_running_loop().time() - begun < 2.0
 
 
-def test_failure_of_an_earlier_time_bars_nothing(server: ApiServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        server.put(NODES, node("a", 16384))
-        old = pod("old", 256, nodeName="a")
-        server.put(PODS, old | {"status": REFUSED})
-        made = server.put(PODS, pod("p0", 256))
-        async with extender(server, tmp_path) as asked:
-            await until(lambda: asked.filter(made, "a"), lambda answer: answer["NodeNames"] == ["a"])
-            assert not await asked.bind(made, "a")
-
-    asyncio.run(main())
+async def test_failure_of_an_earlier_time_bars_nothing(server: ApiServer, tmp_path: Path) -> None:
+    server.put(NODES, node("a", 16384))
+    old = pod("old", 256, nodeName="a")
+    server.put(PODS, old | {"status": REFUSED})
+    made = server.put(PODS, pod("p0", 256))
+    async with extender(server, tmp_path) as asked:
+        await until(lambda: asked.filter(made, "a"), lambda answer: answer["NodeNames"] == ["a"])
+        assert not await asked.bind(made, "a")
 
 
-def test_doubtful_binding_is_not_taken_back_for_a_refused_pod(
+async def test_doubtful_binding_is_not_taken_back_for_a_refused_pod(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server may have it: its cards are no other's until that is known."""
     monkeypatch.setattr(binding, "CALL_SECONDS", 0.2)
 
-    async def main() -> None:
-        server.put(NODES, node("a", 16384))
-        other, one, late = (server.put(PODS, pod(name, 256)) for name in ("other", "one", "late"))
-        async with extender(server, tmp_path) as asked:
-            assert not await asked.bind(other, "a")
-            slow = Trouble(lambda method, path: path.endswith("/binding"), delay_s=0.6, times=1)
-            server.troubles.append(slow)
-            assert "is not bound" in await asked.bind(one, "a")
-            bound = server.get(f"{PODS}/other")
-            assert bound is not None
-            server.put(PODS, bound | {"status": REFUSED})
-            await until(lambda: asked.filter(late, "a"), lambda answer: "refused a pod" in answer["Error"])
-            assert not await asked.bind(one, "a")
-            assert node_of(server, "one") == "a"
-
-    asyncio.run(main())
+    server.put(NODES, node("a", 16384))
+    other, one, late = (server.put(PODS, pod(name, 256)) for name in ("other", "one", "late"))
+    async with extender(server, tmp_path) as asked:
+        assert not await asked.bind(other, "a")
+        slow = Trouble(lambda method, path: path.endswith("/binding"), delay_s=0.6, times=1)
+        server.troubles.append(slow)
+        assert "is not bound" in await asked.bind(one, "a")
+        bound = server.get(f"{PODS}/other")
+        assert bound is not None
+        server.put(PODS, bound | {"status": REFUSED})
+        await until(lambda: asked.filter(late, "a"), lambda answer: "refused a pod" in answer["Error"])
+        assert not await asked.bind(one, "a")
+        assert node_of(server, "one") == "a"
