@@ -116,6 +116,8 @@ DRIVER = (
        "as assumed", 20, uvm_files.files),
     on(Where.DRIVER, "E23 utilisation samples", "whose work the samples of GPU-Util say it was", "names who works", 30,
        utilization.samples),
+    on(Where.DRIVER, "E25 use without the page", "what the controls tell that nvidia-smi asks in a share",
+       "changes with the work", 20, utilization.without_the_page),
     on(Where.DRIVER, "E19 MIG subscription", "what tells a subscription to an instance from none",
        "a right size tells a subscription", 20, own_questions.mig),
     on(Where.DRIVER, "E20 peers natively", "which classes NCCL uses between cards, and how it ends without them",

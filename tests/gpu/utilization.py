@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import struct
+import subprocess
 import time
 from typing import Any
 
 from tests.gpu import rm
 from tests.gpu.backend import Backend
+from tests.gpu.calls import recording
 from tests.gpu.experiments import SATURATE
 from tests.gpu.own_client import SUBDEVICE, OwnClient
+from tests.gpu.product import environment
 from tests.gpu.results import Result, Results
+from tests.gpu.stage import CannotSayError
 from tests.gpu.tenants import working
-from tests.support.rm_numbers import NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2
+from tests.support.rm_numbers import (
+    NV00DE_CTRL_CMD_REQUEST_DATA_POLL,
+    NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2,
+    NV_ERR_NOT_SUPPORTED,
+)
 
 # NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2: a head of type, bytes, count and tracker, then
 # samples.
@@ -23,6 +32,10 @@ SHAPES = ((55888, 128), (50704, 116), (34000, 116))
 # Of a sample: a time in ns, then the memory's engine and the graphics engine: hundredths of a percent, a
 # scale, a pid.
 ENGINE = struct.Struct("<III")
+# What NVML asks for clocks, use and power draw where RM_USER_SHARED_DATA is not polled; no header names them.
+FALLBACKS = {command: hex(command) for command in (0x2080A081, 0x2080A097, 0x2080A613, 0x2080A637)}
+UNPOLLED = f"t{NV00DE_CTRL_CMD_REQUEST_DATA_POLL:x}:{NV_ERR_NOT_SUPPORTED:x}"
+SHOWN_CHARS = 512
 
 
 def samples(backend: Backend, results: Results, out: Result) -> None:
@@ -68,3 +81,33 @@ def decoded(params: bytes, engine_bytes: int) -> dict[str, Any]:
         "idle_pids": sorted(idle),
         "scales": sorted(scales),
     }
+
+
+def without_the_page(backend: Backend, results: Results, out: Result) -> None:
+    """What nvidia-smi is told natively by the controls that it asks in a share: their layouts can be seen in
+    what changes with the work. The whole answers are in OUTDIR.
+    """
+    if backend.name != "nvidia":
+        raise CannotSayError("nvidia-smi is the driver's own")
+    out.figures["idle"] = _asked(results, "smi-idle")
+    with working(backend, *SATURATE):
+        time.sleep(2)
+        out.figures["busy"] = _asked(results, "smi-busy")
+    changed = [name for name, told in out.figures["busy"].items() if told != out.figures["idle"].get(name)]
+    out.verdict = f"changes with the work: {', '.join(changed)}" if changed else "nothing is told"
+
+
+def _asked(results: Results, name: str) -> dict[str, str]:
+    """By the control: what it came back with, in hex, from the first parameter on."""
+    folder = results.folder / name
+    folder.mkdir(exist_ok=True)
+    env = environment("nvidia") | recording(folder) | {"REFUSE": UNPOLLED}
+    done = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=False, env=env)
+    results.log(f"{name} (status {done.returncode}):\n{done.stdout}{done.stderr}")
+    found = {}
+    for line in "".join(file.read_text() for file in folder.glob("*.jsonl")).splitlines():
+        row = json.loads(line)
+        command = int.from_bytes(bytes.fromhex(str(row.get("i", "")))[8:12], "little")
+        if command in FALLBACKS:
+            found[FALLBACKS[command]] = str(row.get("q", row.get("p", "")))[:SHOWN_CHARS]
+    return found

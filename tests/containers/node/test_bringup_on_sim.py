@@ -67,6 +67,7 @@ DECIDED = {
     "E15 unregistered channel": "disabled, and SCHEDULE takes it too",
     "E22 files of nvidia-uvm": f"{NOWHERE}a simulated card's files are no device nodes",
     "E19 MIG subscription": f"{NOWHERE}there is no MIG instance",
+    "E25 use without the page": f"{NOWHERE}nvidia-smi is the driver's own",
     "E20 peers natively": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "P15 start": SERVES,
 }
