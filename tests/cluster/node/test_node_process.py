@@ -87,7 +87,7 @@ def test_refused_pod_reads_why_in_its_events(world: World) -> None:
         with pytest.raises(Refusal) as refused:
             world.mgpu.ask(
                 "admit",
-                container_id="c",
+                container_id=f"c{len(each)}",
                 bundle="/b",
                 rootfs="/r",
                 annotations=each,
