@@ -34,7 +34,7 @@ from tests.support.rm_interface import Item
 INTERFACE = rm_interface.read()
 BRANCH = (580, 65)
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
-SUBDEVICE, TRACED, PROFILED, DEBUGGED = 0xD1, 0x700, 0x701, 0x702
+SUBDEVICE, TRACED, PROFILED, DEBUGGED, SHOWN = 0xD1, 0x700, 0x701, 0x702, 0x703
 DISABLE_HMM, MULTI_PROCESS = 1, 2
 WHOLE = [
     item
@@ -60,6 +60,7 @@ def tried(tenant: Tenant, client: int, item: Item) -> int:
     if item in INTERFACE.classes:
         return tenant.alloc(client, SUBDEVICE, 0x900, item.number, bytes(8)).u32(MADE_STATUS_AT)
     of = {
+        nv.RM_USER_SHARED_DATA: SHOWN,
         nv.NV20_SUBDEVICE_0: SUBDEVICE,
         nv.GT200_DEBUGGER: DEBUGGED,
         nv.GF100_PROFILER: TRACED,
@@ -69,9 +70,11 @@ def tried(tenant: Tenant, client: int, item: Item) -> int:
 
 
 def objects(tenant: Tenant) -> tuple[int, int]:
-    """A client with a profiler of each kind, as far as it gets them; what the second was answered."""
+    """A client with a page of use, a debugger and a profiler of each kind, as far as it gets them; what the
+    last was answered."""
     client = tenant.client()
     assert tenant.alloc(client, SUBDEVICE, TRACED, nv.GF100_PROFILER).u32(MADE_STATUS_AT) == 0
+    assert tenant.alloc(client, SUBDEVICE, SHOWN, nv.RM_USER_SHARED_DATA, bytes(8)).u32(MADE_STATUS_AT) == 0
     params = struct.pack("III", 0, client, DEBUGGED)
     assert tenant.alloc(client, 0xD0, DEBUGGED, nv.GT200_DEBUGGER, params).u32(MADE_STATUS_AT) == 0
     made = tenant.alloc(client, SUBDEVICE, PROFILED, nv.MAXWELL_PROFILER_DEVICE, bytes(8))
