@@ -26,11 +26,14 @@ KINDS = {
 }
 SERVED, WHOLE, ANSWERED, REFUSED, ABSENT = "served", "whole", "answered", "refused", ""
 COMPUTE = "compute"
+GRANTS = ("share", "several", "whole")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of nvproxy's. outcomes: by branch. capability: that a container is to have for it."""
+    """A call of nvproxy's. outcomes: by branch. capability: that a container is to have for it. peers: it is
+    for containers with several GPUs.
+    """
 
     kind: str
     symbol: str
@@ -38,6 +41,7 @@ class Call:
     capabilities: str
     outcomes: dict[int, str]
     capability: str = ""
+    peers: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -47,6 +51,8 @@ class Call:
     def by(self, grant: str, branch: int) -> str:
         """What a container with such a grant gets."""
         found = self.outcomes[branch]
+        if self.peers and grant == "share":
+            return REFUSED
         return found if found != WHOLE else SERVED if grant == "whole" else REFUSED
 
     def to(self, grant: str) -> str:
@@ -68,7 +74,7 @@ def outcome(interface: Interface, kind: str, number: int, version: str) -> str:
 
 def calls(interface: Interface, store: Store, folder: Path = FACTS) -> list[Call]:
     versions = {branch: _version(store, branch) for branch in BRANCHES}
-    needed = {(row.kind, row.number): row.capability for row in reversed(interface.rows)}
+    needed = {(row.kind, row.number): (row.capability, row.peers) for row in reversed(interface.rows)}
     found: dict[tuple[str, str, int], Call] = {}
     for kind, symbol, text, capabilities, since, until in rows(folder / "nvproxy.tsv"):
         if text == NONE:
@@ -82,7 +88,7 @@ def calls(interface: Interface, store: Store, folder: Path = FACTS) -> list[Call
                 number,
                 capabilities,
                 dict.fromkeys(BRANCHES, ABSENT),
-                needed.get((kind, number), ""),
+                *needed.get((kind, number), ("", False)),
             ),
         )
         for branch, version in versions.items():
@@ -174,13 +180,14 @@ def _each(count: Counter[str]) -> str:
 
 def _listed(found: list[Call], table: list[tuple[str, str, str]]) -> Iterator[str]:
     for kind, title in KINDS.items():
-        yield f"\n## {title}\n\n| symbol | number | {' | '.join(map(str, BRANCHES))} | share | whole | why not |\n"
-        yield f"|---|---|{'---|' * len(BRANCHES)}---|---|---|\n"
+        columns = ["symbol", "number", *map(str, BRANCHES), *GRANTS, "why not"]
+        yield f"\n## {title}\n\n| {' | '.join(columns)} |\n"
+        yield f"|{'---|' * len(columns)}\n"
         for call in found:
             if call.kind == kind:
                 cells = " | ".join(call.outcomes[branch] for branch in BRANCHES)
                 why = (reason(call, table) or "") if call.is_refused else ""
-                grants = f"{call.to('share')} | {call.to('whole')}"
+                grants = " | ".join(map(call.to, GRANTS))
                 yield f"| {call.symbol} | {call.number:#x} | {cells} | {grants} | {why} |\n"
 
 

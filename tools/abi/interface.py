@@ -39,7 +39,8 @@ PLACES = {"PARAMS_AT": ("parameters", "their size"), "POINTER_AT": ("pointer",)}
 @dataclass(frozen=True)
 class Row:
     """size: as the row says it; None where it has none. places: of fields, by what they are. whole: for
-    containers that hold their cards alone. capability: for those with that driver capability.
+    containers that hold their cards alone. capability: for those with that driver capability. peers: it makes
+    cards peers, of which a container has to have two.
     """
 
     macro: str
@@ -53,6 +54,7 @@ class Row:
     until: tuple[int, int] | None
     whole: bool = False
     capability: str = ""
+    peers: bool = False
 
     @property
     def kind(self) -> str:
@@ -133,6 +135,7 @@ def _row(macro: str, said: list[str]) -> Row:
             (named for word, named in CAPABILITIES.items() if any(each.startswith(word) for each in said)),
             "",
         ),
+        macro == "CLASS" and plain[3] == "P2P",
     )
 
 
