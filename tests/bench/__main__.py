@@ -13,6 +13,7 @@ import click
 
 from tests.bench import (
     chips,
+    churn,
     cluster,
     colocation,
     extender,
@@ -57,6 +58,7 @@ ALONE = {
     "polls": polls.measure,
     "traces": traces.measure,
     "grid": grid.measure,
+    "churn": churn.measure,
     "extender": extender.measure,
     "lending": lending.measure,
     "cluster": cluster.measure,

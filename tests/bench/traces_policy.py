@@ -71,6 +71,7 @@ class Policy:
         self._cpu = np.array([node["cpu_milli"] for node in nodes])
         self._memory = np.array([node["memory_mib"] for node in nodes])
         self._model = np.array([node["model"] for node in nodes])
+        self._placed: dict[str, tuple[int, Pod]] = {}
         for node in nodes:
             self.scheduler.put_node(node["name"], inventory(node), node["cpu_milli"], node["memory_mib"])
 
@@ -86,8 +87,15 @@ class Policy:
         row = self._row[name]
         self._cpu[row] -= wanted.cpu_milli
         self._memory[row] -= wanted.memory_mib
+        self._placed[wanted.uid] = row, wanted
         uuids = placed.get("main", ())
         return {"node": name, "gpus": [int(uuid.rpartition("-")[2]) for uuid in uuids]}
+
+    def end(self, uid: str) -> None:
+        row, ended = self._placed.pop(uid)
+        self._cpu[row] += ended.cpu_milli
+        self._memory[row] += ended.memory_mib
+        self.scheduler.remove_pod(uid)
 
     def _possible(self, wanted: Pod) -> list[str]:
         """What the stock scheduler's own filters leave."""
