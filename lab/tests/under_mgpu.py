@@ -28,6 +28,8 @@ TINYGRAD_NOT_ON = ("gh100",)
 # An emulated processor, and mgpud starts in the first of them.
 PATIENCE_S, LIMIT_S = 60, 400
 STILL_S = 3.0
+# RM takes and gives back so much for itself at times: seen on 535 in two whole runs.
+RMS_PAGE = 64 << 10
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -50,7 +52,8 @@ def left() -> str:
 
 
 def until_free(outside: Client, before: int) -> None:
-    until(lambda: outside.free_bytes() >= before, f"{before} bytes are not free again")
+    """But for a page of RM's own, which no process and no container has."""
+    until(lambda: before - outside.free_bytes() <= RMS_PAGE, f"{before} bytes are not free again")
 
 
 def settled(product: Product, outside: Client) -> int:
