@@ -207,8 +207,8 @@ static enum prepared converse(int fd, struct packet *packet, struct preparation 
     return made->text.bytes == reply.bytes ? PREPARE_WRITE : PREPARE_FALLBACK;
 }
 
-static enum prepared ask(char *const *words, const char *folder, const struct conf *conf, pid_t runtime_pid,
-                         struct preparation *made, struct error *why)
+static enum prepared ask_once(char *const *words, const char *folder, const struct conf *conf,
+                              pid_t runtime_pid, struct preparation *made, struct error *why)
 {
     static char text[PACKET_MAX_BYTES];
     struct packet packet = {.text = text, .capacity = sizeof(text)};
@@ -221,44 +221,36 @@ static enum prepared ask(char *const *words, const char *folder, const struct co
     return fd < 0 ? PREPARE_FALLBACK : converse(fd, &packet, made, why);
 }
 
-/* The driver closes the files of a container that has ended some time after. Whoever started this process is
- * waited for no longer than it lives: what is made after that would be nobody's. */
-static bool wait_for_room(enum prepared got, const struct preparation *made, pid_t engine, int *tries)
+/* The driver closes the files of a container that has ended some time after. The wait for that ends with the
+ * engine's process that started this one: a container made later would have no owner. */
+static enum prepared ask(char *const *words, const char *folder, const struct conf *conf, pid_t runtime_pid,
+                         struct preparation *made, struct error *why)
 {
-    if (got != PREPARE_REFUSE || !made->again || ++*tries == TRIES || getppid() != engine)
-        return false;
-    usleep(AGAIN_US);
-    return true;
+    pid_t engine = getppid();
+
+    for (int tries = 1;; tries++) {
+        enum prepared got = ask_once(words, folder, conf, runtime_pid, made, why);
+
+        if (got != PREPARE_REFUSE || !made->again || tries == TRIES || getppid() != engine)
+            return got;
+        usleep(AGAIN_US);
+    }
 }
 
 enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
                       struct error *why)
 {
-    pid_t engine = getppid();
     char folder[PATH_MAX];
-    enum prepared got;
-    int tries = 0;
 
     if (!getcwd(folder, sizeof(folder)) || !prepare_config(words, folder, made->file.path))
         return PREPARE_FALLBACK;
-    do {
-        made->file.rewritten = false;
-        made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
-        got = ask(words, folder, conf, 0, made, why);
-    } while (wait_for_room(got, made, engine, &tries));
-    return got;
+    made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
+    return ask(words, folder, conf, 0, made, why);
 }
 
 enum prepared prepare_given(char *const *words, const struct conf *conf, pid_t runtime_pid,
                             struct preparation *made, struct error *why)
 {
-    pid_t engine = getppid();
-    enum prepared got;
-    int tries = 0;
-
     strcpy(made->file.path, "/");
-    do
-        got = ask(words, "/", conf, runtime_pid, made, why);
-    while (wait_for_room(got, made, engine, &tries));
-    return got;
+    return ask(words, "/", conf, runtime_pid, made, why);
 }

@@ -1,9 +1,9 @@
 """How long requests of each kind wait in a cluster where pods come and end.
 
 The production list's requests come at random times, each for as long as it ran there, so many that LOAD of
-all GPUs is asked for at any time. What finds no room waits. Whenever a pod ends, all that wait try again in
-the order in which they came, as the stock scheduler has them. On every 32nd of the list's nodes, for
-MGPU_CHURN_DAYS days, a year unless given, of which the first fifth is not counted.
+all GPUs is asked for at any time. A request that finds no room waits. Whenever a pod ends, all waiting
+requests try again in the order in which they came, as the stock scheduler has them. On every 32nd of the
+list's nodes, for MGPU_CHURN_DAYS days, a year unless given, of which the first fifth is not counted.
 """
 
 from __future__ import annotations

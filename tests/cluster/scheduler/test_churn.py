@@ -23,7 +23,7 @@ def asked(name: str, at_s: float, for_s: float, gpus: int = 1, milli: int = 1000
 
 
 @pytest.mark.parametrize("policy", ["first fit", "fgd", "binpack"])
-def test_who_finds_no_room_waits_for_those_that_end(policy: Any) -> None:
+def test_request_without_room_waits_for_pods_that_end(policy: Any) -> None:
     ledger = judge().Ledger([NODE])
     decides = FirstFit(ledger) if policy == "first fit" else Policy([NODE], policy)
     cluster = Cluster(ledger, decides)
@@ -35,7 +35,7 @@ def test_who_finds_no_room_waits_for_those_that_end(policy: Any) -> None:
         asked("two", 103, 1, gpus=2),
     ]
     cluster.play(comes, until_s=150)
-    # The one that came later started at once, so that the node was not empty before it ended.
+    # The single GPU was taken at once, so that the node was empty only when that pod ended.
     assert cluster.waits_s == {
         "no GPU": [],
         "part of a GPU": [0],
@@ -45,7 +45,7 @@ def test_who_finds_no_room_waits_for_those_that_end(policy: Any) -> None:
     }
 
 
-def test_what_still_waits_has_waited_until_the_end_and_what_came_first_is_not_counted() -> None:
+def test_request_that_still_waits_counts_until_the_end_and_early_ones_do_not() -> None:
     ledger = judge().Ledger([NODE])
     cluster = Cluster(ledger, FirstFit(ledger), counted_from_s=1)
     cluster.play([asked("early", 0, 100), asked("whole", 1, 5, gpus=8)], until_s=50)

@@ -52,7 +52,7 @@ def test_refusal_that_lasts_is_told(node: Node, ending: bool, monkeypatch: pytes
 
 
 def test_start_of_an_engine_that_is_gone_ends(node: Node) -> None:
-    """What was made then would be nobody's."""
+    """A container made after that would have no owner."""
     with no_room(2 * TRIES, node) as mgpud:
         command = [
             str(node.script),
