@@ -4,8 +4,6 @@ The generated service stubs are not used: they carry no types and refuse to load
 one that they were generated with.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 

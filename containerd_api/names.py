@@ -1,7 +1,5 @@
 """A container's name for people, from the labels that its maker has put on it through containerd."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 # The surest first; in each the labels of the parts, from the outermost to the container's own.

@@ -5,8 +5,6 @@ module, of the PCI device and of binding the driver to it. So a message is a hin
 changed, and nothing in it is believed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

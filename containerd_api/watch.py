@@ -13,8 +13,6 @@ driver, whose messages are hints, {"uevent": "bind", "path": "/devices/…"}; "l
 hints too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -4,8 +4,6 @@ Nothing of the host's is touched: containerd, mgpu and all their files live in a
 which is gone when it ends. Exits 1 if anything seen is not as promised.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

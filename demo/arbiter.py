@@ -1,7 +1,5 @@
 """`mgpu up` for the demo, and the operator's commands against it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

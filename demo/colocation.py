@@ -1,7 +1,5 @@
 """The last act: an online burst beside an offline trainer, judged by the card's own account."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What the demo prints: headings, commands with output, tables, and promised against seen."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What the container and the operator see, side by side, against what was promised."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

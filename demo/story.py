@@ -1,7 +1,5 @@
 """The acts: a request as Kubernetes writes it, one as Docker users write it, and one that is refused."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 

@@ -1,7 +1,5 @@
 """Which annotations an engine has to hand on, from the vocabulary."""
 
-from __future__ import annotations
-
 from oci_specs import vocabulary
 
 

@@ -4,8 +4,6 @@ Where power is cut each file is as before or as planned, those of earlier change
 run takes away what was on its way.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -4,8 +4,6 @@ TOML takes tables in any order, so what mgpu adds to a configuration can stand a
 there, and can be taken away without a trace.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass

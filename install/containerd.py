@@ -1,7 +1,5 @@
 """containerd: a CRI handler, and the shim on its PATH."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess

@@ -6,8 +6,6 @@ file that is the last to speak of it. From 2.0 on tables are merged, whatever ve
 such a containerd reads version 3.
 """
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ There is no list of annotations to write: CRI-O hands all of a pod's on, and its
 only values of its own (crio.conf(5)); with any other one it does not start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """dockerd: one entry of "runtimes" in daemon.json, which it reads again on SIGHUP."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A TOML file of our own among others that an engine reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

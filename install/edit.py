@@ -1,7 +1,5 @@
 """What an edit of a text gives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """What one engine needs to be known of it. Each engine has a file of its own with one of these in it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The table of engines."""
 
-from __future__ import annotations
-
 from install import containerd, crio, docker, podman, systemd
 from install.engine import Engine, program_path
 

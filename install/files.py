@@ -1,7 +1,5 @@
 """Reading the host's configuration files, with one clear line for whatever stands in the way."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders that `mgpu install` made, written down so that `mgpu uninstall` removes those and no others."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Adding a member to a JSON object and taking it away, with every other byte of the text as it is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Symbolic links of ours."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

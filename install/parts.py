@@ -1,7 +1,5 @@
 """What the engines are pointed at: programs of this installation of mgpu."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From targets and the host's files as they are to a plan. Changes nothing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ runtimes.
 Never both: the second would be handed a spec that the first has rewritten.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -4,8 +4,6 @@ In a folder of our own too, which podman's configuration names: CRI-O reads /usr
 as well, has no such stage, and does not start with a hook of one that it does not know.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Having a running engine take its new configuration."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

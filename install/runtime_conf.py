@@ -1,7 +1,5 @@
 """What mgpu-runtime reads when an engine starts it: all engines need it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """systemd: units of the holder and of mgpud, and a preset."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources

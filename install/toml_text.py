@@ -1,7 +1,5 @@
 """Adding tables to a TOML file: what others wrote stays as it is, comments included."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A file that is ours from the first line to the last."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`make lab`: NVIDIA's own driver judges. docs/driver-lab.md says what is needed and what is seen."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys

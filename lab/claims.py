@@ -8,8 +8,6 @@ A row is the first column of a row in docs, word for word. The test passes by re
 the row says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The tests of lab/tests by their names, and whether the rows that they name are in the docs."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

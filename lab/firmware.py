@@ -1,7 +1,5 @@
 """The GSP's firmware file for nvidia.ko (kernel_gsp.c): the sections that it reads, and no code."""
 
-from __future__ import annotations
-
 import struct
 
 IMAGE_BYTES = 0x10000

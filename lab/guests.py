@@ -1,7 +1,5 @@
 """A guest for a pair: everything that it is made of, and the initramfs that starts it."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The guest's disks: a Debian root with the kernel's modules, and the project as it was built."""
 
-from __future__ import annotations
-
 import compileall
 import os
 import shutil

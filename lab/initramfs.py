@@ -1,7 +1,5 @@
 """An initramfs: what finds the guest's root. A cpio archive (buffer-format.rst)."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterable

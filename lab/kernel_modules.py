@@ -2,8 +2,6 @@
 asked of a program that only the guest's release has.
 """
 
-from __future__ import annotations
-
 import lzma
 import re
 from collections.abc import Iterable, Iterator

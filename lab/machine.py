@@ -4,8 +4,6 @@ Whatever goes wrong with them is one line with the console's last words, within 
 running: a program of ours that is killed takes both with it (PR_SET_PDEATHSIG).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

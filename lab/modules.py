@@ -1,7 +1,5 @@
 """nvidia.ko and nvidia-uvm.ko of a pair, built without DKMS from what Debian's packages hold, unchanged."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What Debian has: packages fetched by an apt below build/lab, and roots of them. Nothing is installed."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 here, never the driver.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lab.error import LabError

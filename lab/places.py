@@ -1,7 +1,5 @@
 """Where the laboratory keeps what it fetched and made: all of it below build/lab."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """QEMU's command line: a guest on TCG, so that no machine needs KVM, whose time is steady on a busy host."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs named tests in a guest and says what each decides."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence

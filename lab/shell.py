@@ -1,7 +1,5 @@
 """A prompt in the guest, for whoever wants to look at NVIDIA's own driver. ^A x ends it."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 

@@ -4,8 +4,6 @@ The card writes a line for each answer of its GSP: {"answer": NAME, "made_up": B
 a control's or RPC's name in NVIDIA's headers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The OCI spec of a container that `mgpu run` starts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Asking mgpud, with a hint for people at a terminal when it does not run."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

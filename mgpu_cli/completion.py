@@ -1,7 +1,5 @@
 """`mgpu completion`: what a shell has to read to complete mgpu's commands and options."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import get_completion_class
 

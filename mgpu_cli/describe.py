@@ -1,7 +1,5 @@
 """`mgpu describe CONTAINER`: everything mgpud knows of one container."""
 
-from __future__ import annotations
-
 import click
 
 from mgpu_cli import client, options, render

@@ -1,7 +1,5 @@
 """`mgpu devices`: the node's cards and what of them is granted."""
 
-from __future__ import annotations
-
 import click
 
 from mgpu_cli import client, options, render

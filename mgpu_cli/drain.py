@@ -1,7 +1,5 @@
 """`mgpu drain` and `mgpu undrain`: GPUs without containers, which mgpud lets go of."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

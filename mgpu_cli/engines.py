@@ -1,7 +1,5 @@
 """What to tell a container engine so that it uses a mgpu-runtime."""
 
-from __future__ import annotations
-
 import shlex
 
 from mgpu_cli.state import StateDir

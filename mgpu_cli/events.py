@@ -1,7 +1,5 @@
 """`mgpu events`: what happened to containers."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`mgpu evict` and `mgpu resume`: what a container holds of the cards, moved to host memory and back."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`mgpu explain`: what containers get of a GPU beside computing, by how they hold it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """A descriptor store as systemd has one for its services: by sd_notify(3) and sd_listen_fds(3)."""
 
-from __future__ import annotations
-
 import array
 import fcntl
 import os

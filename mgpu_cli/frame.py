@@ -1,7 +1,5 @@
 """What happened on the cards between two list replies: a frame of `mgpu top`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mgpu_cli import render

@@ -1,7 +1,5 @@
 """What must be tidied up even after SIGKILL: by a process that waits for the end of this one."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`mgpu health`: whether mgpu does its work on this node."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

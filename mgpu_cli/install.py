@@ -1,7 +1,5 @@
 """`mgpu install`: container engines and systemd are pointed at this installation of mgpu."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

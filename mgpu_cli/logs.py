@@ -1,7 +1,5 @@
 """`mgpu logs`: what mgpud logged."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

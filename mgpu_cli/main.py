@@ -1,7 +1,5 @@
 """The command group `mgpu`."""
 
-from __future__ import annotations
-
 from typing import IO, Any
 
 import click

@@ -1,7 +1,5 @@
 """The names that Docker and podman have for containers, which they tell neither runtimes nor mgpud."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Options that several subcommands share."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

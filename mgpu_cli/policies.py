@@ -1,7 +1,5 @@
 """The names of the compute policies, as users may write them."""
 
-from __future__ import annotations
-
 import click
 
 from oci_specs import forms, vocabulary

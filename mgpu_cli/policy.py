@@ -1,7 +1,5 @@
 """`mgpu policy`: which compute policy each card runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """What `--sim` takes: mgpu-simcard's profiles of cards, checked before anything is started or made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from oci_specs import units

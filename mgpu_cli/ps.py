@@ -1,7 +1,5 @@
 """`mgpu ps`: the containers that hold a grant."""
 
-from __future__ import annotations
-
 import time
 
 import click

@@ -1,7 +1,5 @@
 """What mgpud lists, as tables or as the protocol's JSON as it is."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

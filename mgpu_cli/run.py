@@ -1,7 +1,5 @@
 """`mgpu run`: one container by the OCI runtime alone, no engine needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

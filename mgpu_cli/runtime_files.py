@@ -1,7 +1,5 @@
 """What makes a state directory usable by an engine: runtime.conf, and a mgpu-runtime that reads it."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

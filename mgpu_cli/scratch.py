@@ -1,7 +1,5 @@
 """A writable view of a root file system that leaves the original as it is."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`mgpu set CONTAINER`: what a running container was granted, changed under it."""
 
-from __future__ import annotations
-
 import click
 
 from mgpu_cli import client, options, render

@@ -1,7 +1,5 @@
 """Where mgpu keeps its state: files and sockets below one directory, and what is asked of it."""
 
-from __future__ import annotations
-
 import os
 import stat
 import time

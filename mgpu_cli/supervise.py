@@ -1,7 +1,5 @@
 """Programs that a foreground supervisor starts in order, watches, and stops in reverse order."""
 
-from __future__ import annotations
-
 import os
 import select
 import selectors

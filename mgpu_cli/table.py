@@ -1,7 +1,5 @@
 """Tables at their natural width, as docker and kubectl print them: nothing is cut for a narrow terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len

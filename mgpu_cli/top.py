@@ -1,7 +1,5 @@
 """`mgpu top`: who uses the cards right now."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

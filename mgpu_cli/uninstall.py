@@ -1,7 +1,5 @@
 """`mgpu uninstall`: engines and systemd read what they read before `mgpu install`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

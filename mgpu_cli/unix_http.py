@@ -1,7 +1,5 @@
 """A question by HTTP on a Unix socket."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """`mgpu up`: simulated cards and the arbiter in the foreground, for any engine to be pointed at."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shlex

@@ -1,7 +1,5 @@
 """`mgpu upgrade`: the installed programs take the running ones' place, while containers run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`mgpu version`: what runs here, and what the kernel below it is."""
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

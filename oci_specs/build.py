@@ -4,8 +4,6 @@ Native programs have it as a text that begins with _MARK (base/build.h.in). Ther
 even when its file has been replaced.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

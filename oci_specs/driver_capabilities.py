@@ -1,7 +1,5 @@
 """NVIDIA_DRIVER_CAPABILITIES: what of the driver a container is to have, in the words of NVIDIA's runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from oci_specs.refusal import Refusal, quoted

@@ -3,8 +3,6 @@
 A test compares each with native_sched/nvidia/rm/interface.def, by what NVIDIA's driver is asked for it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from oci_specs.driver_capabilities import GRAPHICS, VARIABLE, VIDEO

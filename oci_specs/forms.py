@@ -3,8 +3,6 @@
 Each form carries, in words, what it allows, so that a refusal can say it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

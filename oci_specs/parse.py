@@ -5,8 +5,6 @@ the node's config. For each meaning (class, policy, memory, core, cards) the nea
 and farther ones are not read: an image's environment must not stop the pod that overrides it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Where mgpu's installed parts lie: below the prefix (a venv) of this interpreter."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Numbers and units of the vendors' keys; inside mgpu memory is MiB, compute percent of one card."""
 
-from __future__ import annotations
-
 MIB_PER_GIB = 1024
 # tencent.com/vcuda-memory counts blocks of this size (gpu-manager: 1 GiB of memory is vcuda-memory 4).
 VCUDA_BLOCK_MIB = 256

@@ -1,7 +1,5 @@
 """Cards and who is on them, as placement sees them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from oci_specs.request import Qos

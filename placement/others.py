@@ -1,7 +1,5 @@
 """Other programs that hand out this node's GPUs."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

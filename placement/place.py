@@ -1,7 +1,5 @@
 """The cards for a request: a pure function of the request, the cards and the node's rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from oci_specs.refusal import Refusal

@@ -1,7 +1,5 @@
 """The words of placement's refusals: how much was asked, what there is, what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from oci_specs.refusal import Refusal, quoted

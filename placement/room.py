@@ -1,7 +1,5 @@
 """How much of one card a request needs, and whether the card has it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """Placement's rules besides the request and the cards."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The command lines of mgpu-runtime's launcher and, inside it, of runc's and crun's create and run."""
 
-from __future__ import annotations
-
 import os
 
 from oci_specs.refusal import Refusal, quoted

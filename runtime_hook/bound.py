@@ -1,7 +1,5 @@
 """Whether a program has a socket, without its hearing of the question."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """What the holder reports of itself to any client."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from contextlib import suppress

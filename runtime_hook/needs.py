@@ -2,8 +2,6 @@
 mgpud's metrics, and whether a cluster's node takes pods, are all made from it.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

@@ -4,8 +4,6 @@ A simulated node is the null device under NVIDIA's name: open() needs no driver,
 caught. Source of the format: the Container Device Interface specification, version 0.6.0.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """Short ways to say cards, tenants and requests in tests of placement."""
 
-from __future__ import annotations
-
 import pytest
 
 from native_sched.daemon.node.config import NodeConfig

@@ -1,7 +1,5 @@
 """Fixtures of the tests that run containers; every test gets a marker and, on failure, the logs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

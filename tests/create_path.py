@@ -2,8 +2,6 @@
 told.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

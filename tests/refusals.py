@@ -5,8 +5,6 @@ REFUSALS holds on any node with the default config. NODE_REFUSALS holds on a nod
 16160 MiB (`v100-16:2`) and the default config.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from oci_specs import vocabulary

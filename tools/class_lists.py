@@ -7,8 +7,6 @@ says from which on and until before which the list has the class, 0, 0 where tha
 list for the chip.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -6,8 +6,6 @@ thirty times fewer than the leaves. The cubes overlap, which is harmless: all of
 same action.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

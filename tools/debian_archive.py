@@ -1,7 +1,5 @@
 """Debian's archive by an apt of our own below build: packages of other releases, nothing installed."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ packages and what they depend on are unpacked, and no more, unless --variant nam
 packages are configured, such as apt or minbase.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

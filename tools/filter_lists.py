@@ -6,8 +6,6 @@ complement.py.
 From the rows of interface.def. Run it when a row's number, size or disposition has changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -104,12 +102,11 @@ def _rows(name: str, cubes: Iterable[Cube]) -> list[str]:
 def files(interface: Interface) -> dict[Path, str]:
     """The text of each file."""
     to_mediator, denied = notified(interface), refused(interface)
-    annotations = ["", "from __future__ import annotations"]
-    lists = [HEAD.rstrip("\n"), *annotations, *_rows("NOTIFY_CUBES", to_mediator)]
+    lists = [HEAD.rstrip("\n"), *_rows("NOTIFY_CUBES", to_mediator)]
     rest = complement(tuple(to_mediator + denied))
     return {
         FOLDER / "notified.py": "\n".join([*lists, *_rows("REFUSED_CUBES", denied), ""]),
-        FOLDER / "complement.py": "\n".join([LEFT_ALONE, *annotations, *_rows("COMPLEMENT", rest), ""]),
+        FOLDER / "complement.py": "\n".join([LEFT_ALONE, *_rows("COMPLEMENT", rest), ""]),
     }
 
 

@@ -1,7 +1,5 @@
 """Write the manual page mgpu(1) from what the commands say of themselves: `python -m tools.man`."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

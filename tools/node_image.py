@@ -5,8 +5,6 @@ container and, copied to the node, under the node's container engine. The schedu
 layer, with what no node needs. From what is installed here, which came from the registries alone.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Pack root folders as layers of images, in one archive in Docker's format for ctr, docker and podman."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

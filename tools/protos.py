@@ -3,8 +3,6 @@
 Messages and their types alone: see containerd_api/methods.py for why there are no service stubs.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -4,8 +4,6 @@ The build reads the folders instead of a list by hand: a module that is forgotte
 whoever imports the installed package.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The one version number of mgpu: meson.build has it, and pyproject.toml, NEWS.md and the manifests
 follow."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Print requirements of pyproject.toml, one a line: `requirements.py build run test` (any of them)."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator

@@ -3,8 +3,6 @@
 mkdocs takes pages of one folder, so the pages and the files that they link to are copied into one first.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

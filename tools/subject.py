@@ -1,7 +1,5 @@
 """Judges a commit's subject, as a hook of git: `python -m tools.subject FILE` exits with 1 and one line."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Where GP_GET and GP_PUT are in the Control struct of each channel class, in byte
 word. Every served tag has to say the same.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

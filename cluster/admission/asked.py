@@ -1,7 +1,5 @@
 """A pod's requests, by container."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A certificate authority of the webhook's own, and the certificates that it signs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Admission's changes to a manifest, as a JSON patch."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any

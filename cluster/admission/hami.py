@@ -1,7 +1,5 @@
 """HAMi's limits under our names: its amounts are of each GPU, ours are of all GPUs of the container."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`mgpu-admission`: the webhook that the API server asks about pods and workloads."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 

@@ -1,7 +1,5 @@
 """The committed manifest, written anew by `python -m cluster.admission.manifests`; a test compares it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

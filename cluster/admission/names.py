@@ -1,7 +1,5 @@
 """The names that admission decides by, all of them the vocabulary's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

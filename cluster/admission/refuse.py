@@ -1,7 +1,5 @@
 """Admission's refusals, one line each, and its warnings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """An AdmissionReview (admission.k8s.io/v1) in, one out; pure."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The webhook's server: AdmissionReviews over HTTPS, and how it is with it for kubelet's probes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl

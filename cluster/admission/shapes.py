@@ -1,7 +1,5 @@
 """Where a kind keeps its pod: the same rules hold for a pod and for the template of a workload."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast

@@ -5,8 +5,6 @@ All replicas sign with one authority, each a certificate of its own. The first r
 writes meet 409, and they read again.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import copy

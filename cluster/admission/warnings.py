@@ -1,7 +1,5 @@
 """Warnings to the user of what is admitted all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

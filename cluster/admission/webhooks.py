@@ -1,7 +1,5 @@
 """Admission as objects of the API: what calls the server, the server, and what it may."""
 
-from __future__ import annotations
-
 import json
 from itertools import groupby
 from typing import Any

@@ -1,7 +1,5 @@
 """The command `mgpu-agent`, which the cluster's pods run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

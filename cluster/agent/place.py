@@ -1,7 +1,5 @@
 """mgpu below /opt/mgpu of a node: a link to the folder of one version, changed in one step."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

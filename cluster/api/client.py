@@ -1,7 +1,5 @@
 """One connection to the API server, over lightkube."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Answers of the API server that are no object."""
 
-from __future__ import annotations
-
 
 class ApiProblem(Exception):
     """One line. code: of HTTP, 0 where the server was not reached. reason: of the Status object, or ""."""

@@ -1,7 +1,5 @@
 """Objects of the events API, as `kubectl describe` shows them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cluster.api.kinds import EVENT

@@ -1,7 +1,5 @@
 """All objects of a kind, and what becomes of them: listed, watched, and listed anew after every gap."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping

@@ -1,7 +1,5 @@
 """The kinds of objects that mgpu reads and writes, as data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Kubernetes' quantities (k8s.io/apimachinery/pkg/api/resource.Quantity): one amount has several texts."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from functools import lru_cache

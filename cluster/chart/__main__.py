@@ -1,7 +1,5 @@
 """`python -m cluster.chart`: writes the Helm chart's templates."""
 
-from __future__ import annotations
-
 from cluster.chart.write import main
 
 if __name__ == "__main__":

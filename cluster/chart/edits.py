@@ -1,7 +1,5 @@
 """Values of the chart, made from parts of a plain manifest."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from cluster.admission.webhooks import IMAGE

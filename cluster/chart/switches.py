@@ -1,7 +1,5 @@
 """Texts that differ by a switch of the chart's, as one template."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 

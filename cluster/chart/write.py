@@ -1,7 +1,5 @@
 """The chart's templates, written anew by `python -m cluster.chart`; a test compares them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From a ResourceClaim, as the API server has it, to what mgpud and kubelet are told of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

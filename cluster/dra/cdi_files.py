@@ -2,8 +2,6 @@
 there is behind the name mgpud knows, and asks who the container is.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import suppress

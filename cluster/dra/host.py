@@ -1,7 +1,5 @@
 """The node process, as far as the driver in it needs it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Opaque parameters for this driver: kind GpuConfig of mgpu.dev/v1 (schemas/gpu_config.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 mgpud keeps them over its own restarts; a file for each tells which ones it has to know where it lost them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Keeps the API server's ResourceSlices of this node as mgpud's inventory is."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The driver as a part of the node process."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

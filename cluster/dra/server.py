@@ -1,7 +1,5 @@
 """The sockets on which kubelet finds the driver (pluginregistration v1) and asks it (DRA v1 and v1beta1)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """kubelet's device plugin protocol as data: the paths on the wire, and what is sent and answered."""
 
-from __future__ import annotations
-
 from cluster.kubelet.generated import deviceplugin_pb2 as messages
 
 VERSION = "v1beta1"

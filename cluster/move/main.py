@@ -1,7 +1,5 @@
 """`mgpu-move`: nodes of a cluster from HAMi to mgpu, one by one, and back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """What a move of a cluster comes to: whose each node is, the steps, and what becomes of the pods that run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

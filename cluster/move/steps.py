@@ -1,7 +1,5 @@
 """The steps of one node, over and back. Each may be done again: a move that was stopped is begun anew."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple

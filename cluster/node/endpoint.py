@@ -1,7 +1,5 @@
 """One resource's device plugin: a socket of its own, on which kubelet asks for devices and allocates them."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import AsyncIterator

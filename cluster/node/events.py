@@ -1,7 +1,5 @@
 """mgpud's pod events, handed on to the API server: `kubectl describe pod` shows them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Any

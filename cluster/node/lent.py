@@ -2,8 +2,6 @@
 API server that all schedulers read.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 

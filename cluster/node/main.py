@@ -1,7 +1,5 @@
 """`mgpu-node`: the node process, beside mgpud on each node of a cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Coroutine

@@ -1,7 +1,5 @@
 """mgpud's metrics on the pod's network, for a Prometheus in the cluster: mgpud serves its node alone."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import time

@@ -1,7 +1,5 @@
 """mgpud, asked over its control socket."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """This node, as mgpud last told it, and who waits to hear of it."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 what is wrong at the moment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable

@@ -2,8 +2,6 @@
 and what kubelet does not count as the node's capacity.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """Has kubelet know every resource, however often either of them starts anew."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 

@@ -1,7 +1,5 @@
 """A node in the API server before mgpu is taken off it: no label, inventory, capacity or slice of mgpu's."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

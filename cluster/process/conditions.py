@@ -1,7 +1,5 @@
 """A program's lines for its operator: one when a condition becomes so, none while it stays."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The life of a program: until a signal, or until a part of it fails."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Coroutine

@@ -5,8 +5,6 @@ figures), so that such a resource is a number in the node's status, which the sc
 hands the same amount out in blocks: BLOCKS and SPARE, which admission adds to the limits beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

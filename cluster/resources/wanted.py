@@ -1,7 +1,5 @@
 """Which cards a pod's annotations leave, and which card and node is best for it: by HAMi's names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Bindings: a pod gets its node and its cards in one write, or neither."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable

@@ -2,8 +2,6 @@
 placements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import get_args

@@ -1,7 +1,5 @@
 """The cards of one node for each container of a pod, by mgpud's own rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations

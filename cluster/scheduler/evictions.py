@@ -1,7 +1,5 @@
 """Room for a pod of higher priority where the stock scheduler sees that none is lacking: its sums suffice."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ The Go types have no JSON tags, so that members are called as their fields. Node
 scheduler's configuration says nodeCacheCapable.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -21,8 +21,6 @@ ATC '23), which places each pod where the GPUs that a typical pod cannot use gro
   even where none did so far.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -12,8 +12,6 @@ gangs.tick(now_s)                      # from time to time: gives back what has 
 Nothing is kept for a gang that does not fit whole, so that no two can each have half of what both need.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Which gang a pod is of, by the names that people have for it, and how many pods that takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

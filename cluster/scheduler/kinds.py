@@ -1,7 +1,5 @@
 """The typical pods as arrays: how many of each a card, and a node, would hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ whichever scheduler leads has its extender's lease follow it. Times are of a ste
 what another's clock says is never compared (as client-go's leader election).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime

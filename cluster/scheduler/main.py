@@ -1,7 +1,5 @@
 """`mgpu-scheduler`: the extender of a kube-scheduler that places pods by card."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

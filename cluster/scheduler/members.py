@@ -1,7 +1,5 @@
 """Members of the API's objects that may be missing, null, or of another type than they should be."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

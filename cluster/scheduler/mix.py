@@ -1,7 +1,5 @@
 """Typical requests of this cluster's pods, learned from those that came."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The two plain scores: fullest node first, emptiest node first."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The scheduler's view of one pod."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Pods that have to end on a node so that another has room on its cards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from cluster.scheduler.books import Held, Node, pod_of, without_pods

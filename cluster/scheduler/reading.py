@@ -1,7 +1,5 @@
 """From the API server's objects to what the scheduler needs of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

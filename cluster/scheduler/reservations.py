@@ -6,8 +6,6 @@ reservations.forget(uid)                    # it is bound, or gone
 reservations.tick(now_s)                    # from time to time: what has lasted long enough ends
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -14,8 +14,6 @@ Nothing here waits, asks anybody or knows what time it is. CPU, memory of the no
 the stock scheduler's business, which has filtered by them before: here they count in scores alone.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Only for what is learned of pods: the stock scheduler has filtered by them before the extender is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The extender's HTTP server: the verbs of the protocol, health and metrics."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping

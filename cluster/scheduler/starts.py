@@ -6,8 +6,6 @@ emptier with each of them: all that waits would be sent there. So a pod is sent 
 one before it, and a node where one was refused is left alone until its allocatable has followed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable

@@ -3,8 +3,6 @@
 Nothing is kept beside it: a new extender lists nodes and pods and knows as much.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

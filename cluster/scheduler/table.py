@@ -1,7 +1,5 @@
 """The nodes as arrays, a row a node: what is decided for all nodes at once is decided here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

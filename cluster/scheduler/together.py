@@ -1,7 +1,5 @@
 """Pods of a gang, which the stock scheduler brings one by one: none is bound before all have come."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

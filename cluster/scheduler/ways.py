@@ -1,7 +1,5 @@
 """The ways to place a pod on the nodes: which states of cards each takes, for all nodes at once."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ source package, or a checkout), and prints a file of facts.
     python3 lab/card/ask_layouts.py TREE > lab/card/facts/VERSION.def
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

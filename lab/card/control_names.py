@@ -1,7 +1,5 @@
 """Names of RM's controls by number, as a table for C, from what the project knows of the driver's headers."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

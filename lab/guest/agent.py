@@ -9,8 +9,6 @@ The last node is attached first, so that RM's numbers are not the nodes'. Each t
 what it opened goes with it, and one that hangs is killed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import json

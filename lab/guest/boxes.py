@@ -1,7 +1,5 @@
 """Containers of mgpu's on the guest's card, by runc; their root is the guest's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 back to the host, which knows it.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

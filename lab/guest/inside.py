@@ -1,7 +1,5 @@
 """What the tests' containers do by direct calls: `python3 -m lab.guest.inside VERB NUMBER...`"""
 
-from __future__ import annotations
-
 import json
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Where mgpud is killed: in calls of its own of NVIDIA's driver (mortal.c)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass

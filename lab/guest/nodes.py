@@ -4,8 +4,6 @@ The kernel says of each page of a mapping where it lies. What a node has free sa
 freed pages of its own, and Linux 6.12 an eighth of the node at most.
 """
 
-from __future__ import annotations
-
 import array
 import ctypes
 import mmap

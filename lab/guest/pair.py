@@ -1,7 +1,5 @@
 """Cards of one client, as libcuda makes peers of two: natively, and in a container."""
 
-from __future__ import annotations
-
 import os
 import struct
 from contextlib import suppress

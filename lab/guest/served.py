@@ -4,8 +4,6 @@ libnvidia-ml.so.1 is mgpu's own (sim/libnvml): NVIDIA's is not free, and this on
 calls.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

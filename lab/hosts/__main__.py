@@ -1,7 +1,5 @@
 """`make hosts`: mgpu on Debian's kernels, on a node that its package set up, and as power is cut."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """What files may be like after a cut: as before the command that ran, or as after it; none in between."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 Tree = Mapping[str, bytes]

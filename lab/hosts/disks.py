@@ -1,7 +1,5 @@
 """The node's disks: a root that is written to, and one with what is brought to it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The kernels that Debian ships, oldest first. The guest's root is the same under each."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass

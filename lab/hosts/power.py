@@ -1,7 +1,5 @@
 """Power cuts by the dozen from one run: the disk as each would leave it, mended as the next boot mends it."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -5,8 +5,6 @@ then an entry of one sector for each write or flush, followed by what was writte
 whatever it was not told to flush. So any of the writes after the last flush may be lost, or there in part.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Iterator, Sequence

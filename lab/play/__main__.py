@@ -3,8 +3,6 @@
 python -m lab.play [--card SOCKET] [SCRIPT...]. It needs nothing but Python, since it runs in a guest too.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -5,8 +5,6 @@ differences.tsv has each known difference from them, with its owner. A differenc
 without its difference, fail tests/sim/test_driver_answers.py.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

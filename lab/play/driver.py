@@ -1,7 +1,5 @@
 """What a driver has to be able to do for the player."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from lab.play.kernel import File

@@ -1,7 +1,5 @@
 """The nodes of a kernel driver: NVIDIA's own, where it is loaded."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Memory whose address the kernel is told."""
 
-from __future__ import annotations
-
 import ctypes
 
 libc = ctypes.CDLL(None, use_errno=True)

@@ -3,8 +3,6 @@
 A result is the errno that the call failed with, or RM's status, then the fields that the script asks for.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -10,8 +10,6 @@ that are printed: @0x18 as a number, @0x18~ as whether it is zero, where the num
 choice.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A simulated card: its protocol (sim/abi/protocol.h), with no mgpu in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """Answers of the GSP that are made up, and why no other content of them would change what a test asserts."""
 
-from __future__ import annotations
-
 # Of such an answer RM reads the status alone. An error can fail a test, and passes none.
 TOLD = "the firmware is told of what RM has made, and RM reads no field of the answer"
 LINKS = "nvidia-uvm asks how the card is linked to others, and nothing is moved between cards"

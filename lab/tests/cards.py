@@ -1,7 +1,5 @@
 """Several cards: how they are numbered, and that each is counted by itself."""
 
-from __future__ import annotations
-
 import os
 import struct
 

@@ -1,7 +1,5 @@
 """Containers by containerd and by Docker of the guest's release, on the card that NVIDIA's driver has."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Events on a card's file, and what looks at them."""
 
-from __future__ import annotations
-
 import os
 import select
 import struct

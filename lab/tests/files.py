@@ -1,7 +1,5 @@
 """NVIDIA's files alone: no card has to be attached."""
 
-from __future__ import annotations
-
 import os
 import select
 import struct

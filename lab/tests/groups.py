@@ -1,7 +1,5 @@
 """Groups, channels and what they take of the card, as the part of RM on the host decides it."""
 
-from __future__ import annotations
-
 import os
 import struct
 

@@ -1,7 +1,5 @@
 """From which node RM takes the host's memory: for a thread, and for one in a container of mgpu's."""
 
-from __future__ import annotations
-
 from lab.claims import decides
 from lab.guest import boxes, nodes
 

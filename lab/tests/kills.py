@@ -1,7 +1,5 @@
 """mgpud is killed at each step of a container's life, in a call of the driver; the next one goes on there."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Stages of the kit for the first card (tests/gpu) that need no library of NVIDIA's and no GPU."""
 
-from __future__ import annotations
-
 from lab.claims import decides
 from lab.guest import boxes
 from lab.tests.under_mgpu import LIMIT_S

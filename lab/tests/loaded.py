@@ -1,7 +1,5 @@
 """The driver that is loaded, and what the project's facts (rm/facts) say of its structures."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

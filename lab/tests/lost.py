@@ -1,7 +1,5 @@
 """A card that falls off its bus under NVIDIA's driver and mgpu."""
 
-from __future__ import annotations
-
 import re
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Managed memory on the card, brought there by UVM_MIGRATE and by faults."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

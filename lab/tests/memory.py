@@ -1,7 +1,5 @@
 """Memory of the card and events, as the part of RM on the host decides them."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import mmap

@@ -3,8 +3,6 @@
 Each call gives RM's status (0: OK), or a negative errno where ioctl() itself failed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import mmap

@@ -1,7 +1,5 @@
 """What the kernel says of NVIDIA's open files: epoll and kcmp, fanotify, counts, mappings of registers."""
 
-from __future__ import annotations
-
 import array
 import ctypes
 import errno

@@ -3,8 +3,6 @@
 Whether a card's bus carries what another reads and writes, the GSP says, and that it does is made up here.
 """
 
-from __future__ import annotations
-
 from lab.claims import decides
 from lab.guest import boxes
 from lab.guest.pair import PEERS, PIECE, Pair, SharedSpace

@@ -1,7 +1,5 @@
 """What RM counts for a process (GET_PID_INFO): docs/nvidia-memory.md."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Another driver in place of the one that is loaded: mgpud lets go of it, and takes it up again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

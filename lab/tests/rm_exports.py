@@ -1,7 +1,5 @@
 """Export to a file and import from it: whose descriptor, whose client, and how long the memory stays."""
 
-from __future__ import annotations
-
 import os
 import struct
 

@@ -1,7 +1,5 @@
 """What RM says of calls by another process, of SHARE, of duplicates and of their ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import struct

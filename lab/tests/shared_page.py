@@ -1,7 +1,5 @@
 """RM_USER_SHARED_DATA: the page in which the driver tells the use of a card, natively and under mgpu."""
 
-from __future__ import annotations
-
 import mmap
 
 from lab.claims import decides

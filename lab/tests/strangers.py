@@ -1,7 +1,5 @@
 """Memory that no ledger of mgpud's has, judged by RM's own account of the card."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import os

@@ -1,7 +1,5 @@
 """What the driver takes by itself, beside what mgpu charges for it: docs/nvidia-memory.md."""
 
-from __future__ import annotations
-
 import struct
 
 from lab.claims import decides

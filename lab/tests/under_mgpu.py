@@ -1,7 +1,5 @@
 """mgpu over NVIDIA's driver: what its containers get, beside what RM itself counts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Files of nvidia-uvm: what another process may do on them, what they hold, and what tells of them."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

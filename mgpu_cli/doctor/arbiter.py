@@ -1,7 +1,5 @@
 """mgpud: whether it answers, and how well it can do its work."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The CDI specs from which a container gets its device nodes and libraries."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`mgpu doctor`: what is wrong with this node, and the line to type."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """containerd: what it says of itself over its own API, and the configuration that its program dumps."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from typing import Any

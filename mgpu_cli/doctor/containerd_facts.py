@@ -1,7 +1,5 @@
 """What one containerd says of itself, for the checks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 TIMEOUT_S = 1.0

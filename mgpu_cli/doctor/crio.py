@@ -1,7 +1,5 @@
 """CRI-O, by the configuration that its program prints. It hands all of a pod's annotations on."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from typing import Any

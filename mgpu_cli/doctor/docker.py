@@ -1,7 +1,5 @@
 """Docker, as its daemon describes itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mgpu_cli.doctor.engines import SHIM_TYPE, is_ours

@@ -1,7 +1,5 @@
 """The GPU driver, real or simulated, and whether its interface is known."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,8 +1,6 @@
 """What the engines' checks share: what is ours in an engine's configuration, and how annotations are
 passed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Makes all checks at once, in a bounded time, and whatever goes wrong in one is a finding too."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a check answers, and what a check is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """The node as the checks see it; tests replace it by a folder for / and prepared answers."""
 
-from __future__ import annotations
-
 import functools
 import http.client
 import os

@@ -1,7 +1,5 @@
 """What the kernel has and allows."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

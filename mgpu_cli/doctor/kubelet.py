@@ -1,7 +1,5 @@
 """kubelet's folder: whether somebody beside mgpu hands out the same GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mgpu_cli.doctor.finding import Finding, Group, fail

@@ -1,7 +1,5 @@
 """Leftovers of earlier runs, and grants whose container has ended."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

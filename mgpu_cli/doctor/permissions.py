@@ -1,7 +1,5 @@
 """What mgpud and the engines must be allowed to do, and how much of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mgpu_cli.doctor.finding import Finding, Group, fail, note, warn

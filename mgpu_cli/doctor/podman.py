@@ -1,7 +1,5 @@
 """podman, as it and its configuration describe it. It passes annotations on."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What /proc tells of one process."""
 
-from __future__ import annotations
-
 import re
 
 from mgpu_cli.doctor.host import Host

@@ -1,7 +1,5 @@
 """Which versions of NVIDIA's driver mgpu has a table of the interface for: the engine knows."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The OCI runtimes below mgpu-runtime."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What has to be true for a container with a GPU to start."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn

@@ -1,7 +1,5 @@
 """Asks the kernel whether it has what the arbiter calls. Nothing is changed by asking."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 

@@ -1,7 +1,5 @@
 """From the scheduler's events to rows: who had work, who had the card."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

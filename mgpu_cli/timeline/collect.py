@@ -1,7 +1,5 @@
 """Asking mgpud for what the scheduler did, and who the grants in it are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mgpu timeline`: who had the cards when."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Imports Pillow, so only what draws imports this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import groupby

@@ -1,7 +1,5 @@
 """What a timeline consists of, from the arbiter's events or from a simulated card's account."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Sets of time as sorted lists of (start, end) that do not touch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 Span = tuple[int, int]

@@ -1,7 +1,5 @@
 """A timeline as Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing open."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mgpu_cli.timeline.rows import Lane, Mark, Row, Timeline

@@ -1,7 +1,5 @@
 """What the page shows of several nodes: what their metrics say."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """A timeline as columns of equal width, so that what is sent does not grow with what happened."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 from mgpu_cli.timeline.rows import Kind, Lane, Timeline

@@ -1,7 +1,5 @@
 """`mgpu web`: the node in a browser."""
 
-from __future__ import annotations
-
 import ipaddress
 import signal
 import stat

@@ -1,7 +1,5 @@
 """Serves the page and what it shows by HTTP, and nothing that changes anything."""
 
-from __future__ import annotations
-
 import hmac
 import os
 import socket

@@ -1,7 +1,5 @@
 """What the page shows of the node: what mgpud tells, judged as the commands judge it."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

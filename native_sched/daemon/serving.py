@@ -2,8 +2,6 @@
 here runs in one event loop, and all of it takes a while to load.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

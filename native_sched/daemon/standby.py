@@ -1,7 +1,5 @@
 """A mgpud that has loaded everything, and waits for the holder to call it when the previous one has ended."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

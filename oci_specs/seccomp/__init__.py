@@ -1,7 +1,5 @@
 """Seccomp profiles of containers under a grant; standard library only, since every start runs it."""
 
-from __future__ import annotations
-
 from oci_specs.seccomp.annotations import check_annotations
 from oci_specs.seccomp.rewrite import rewrite
 

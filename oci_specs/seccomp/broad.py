@@ -7,8 +7,6 @@ alone. Left alone is what programs call all the time: every terminal's, file's a
 of network adapters for RDMA.
 """
 
-from __future__ import annotations
-
 NOTIFIED: tuple[tuple[int, int], ...] = (
     # Bare numbers from 0x10 to 0x7F, as nvidia-uvm's are, and some types below 0x10.
     (0x0070F090, 0x00000010),

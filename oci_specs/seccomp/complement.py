@@ -1,7 +1,5 @@
 """The commands that are in neither exact list, as (mask, datum). Written by tools/filter_lists.py."""
 
-from __future__ import annotations
-
 COMPLEMENT: tuple[tuple[int, int], ...] = (
     (0x80000060, 0x80000060),
     (0x80080086, 0x80000004),

@@ -6,8 +6,6 @@ and direction bits, so those are what has to match; commands of nvidia-uvm are b
 with FIONBIO and friends.
 """
 
-from __future__ import annotations
-
 NOTIFY_CUBES: tuple[tuple[int, int], ...] = (
     (0x3FFF00FF, 0x00380027),
     (0x3FFF00FF, 0x00140028),

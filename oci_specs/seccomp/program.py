@@ -4,8 +4,6 @@ A container that is restored from a checkpoint has the program that was in it. W
 wrote, and of a version that knows today's calls, its verdicts tell.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Sequence
 

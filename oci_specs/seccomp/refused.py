@@ -1,7 +1,5 @@
 """What the filter refuses besides commands of the driver's, and how."""
 
-from __future__ import annotations
-
 # System calls that reach a device past ioctl() and mmap(): io_uring opens and passes files without a system
 # call to filter; remap_file_pages() calls a file's mmap() on what mremap() has moved, at another address than
 # it was asked for.

@@ -1,7 +1,5 @@
 """How many facts were compared with what others have is told, whether or not all are as they were."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

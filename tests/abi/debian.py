@@ -1,7 +1,5 @@
 """NVIDIA's kernel drivers as Debian's source packages have them, by an apt of our own below build."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

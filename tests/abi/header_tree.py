@@ -1,7 +1,5 @@
 """A header tree of the shape of NVIDIA's, small, for what the tool says of one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

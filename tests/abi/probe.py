@@ -1,7 +1,5 @@
 """C of the project's own, compiled for a test that compares it with NVIDIA's facts."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The simulated nvidia-uvm's parameters, by a driver's version, against how large that driver has them."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

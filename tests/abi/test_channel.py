@@ -1,7 +1,5 @@
 """A channel's parameters, read and written by a driver's version, against where that driver has them."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """What the scheduler knows of chips and channel classes is what NVIDIA's headers say (rm/facts)."""
 
-from __future__ import annotations
-
 import re
 
 from tests.support import chips

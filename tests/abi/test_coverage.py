@@ -1,7 +1,5 @@
 """docs/coverage.md: it is what the rows and the facts say, and every refusal has a reason."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

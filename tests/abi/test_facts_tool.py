@@ -1,8 +1,6 @@
 """python -m tools.abi: what it says of a header tree, of one that changes something, and of one that is
 none."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ facts around a tag hold in it, and interface.def and the structs that the mediat
 measured.tsv has one row for as many tags in a row as say the same; measured-by.tsv says who measured which.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable, Iterator

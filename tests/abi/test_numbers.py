@@ -6,8 +6,6 @@ number that is given a name in which its symbol shows (ALLOC = 0x2B, INVALID_CLA
 a status is compared with.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

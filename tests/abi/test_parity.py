@@ -2,8 +2,6 @@
 served.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -2,8 +2,6 @@
 utilisation.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 

@@ -4,8 +4,6 @@ from.
 A fact that holds in the known drivers on both sides of a release holds in it. How many were compared is told.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import warnings

@@ -1,7 +1,5 @@
 """make bench: measures what mgpu costs, each figure beside the plain thing in the same run."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex

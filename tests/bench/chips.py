@@ -2,8 +2,6 @@
 samples say that online is idle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -6,8 +6,6 @@ requests try again in the order in which they came, as the stock scheduler has t
 list's nodes, for MGPU_CHURN_DAYS days, a year unless given, of which the first fifth is not counted.
 """
 
-from __future__ import annotations
-
 import csv
 import heapq
 import os

@@ -3,8 +3,6 @@
 What kubelet itself does with as many ids is not in it; docs/cluster.md has a measurement of that.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory

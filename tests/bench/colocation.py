@@ -4,8 +4,6 @@ Every set-up is also run with mgpu's scheduler off (`schedule = false`), where t
 itself: that is the figure beside.
 """
 
-from __future__ import annotations
-
 import bisect
 import os
 import time

@@ -1,7 +1,5 @@
 """The processor time of everything that is started from here, and of the containers it makes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

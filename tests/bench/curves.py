@@ -6,8 +6,6 @@ Each file is a judge's --json; of several runs in one file the mean is drawn. A 
 once, under one name, for runs that were made apart.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

@@ -6,8 +6,6 @@ the tests' own, in this process. What the extender waited for it, by its own met
 the writes from each pod.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import socket

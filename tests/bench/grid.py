@@ -6,8 +6,6 @@ MGPU_GRID_ORDERS: how many orders of arrival, three unless given. A result is ke
 plain policies, which nothing here changes, are played once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

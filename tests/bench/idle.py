@@ -1,7 +1,5 @@
 """What mgpud costs while nothing happens."""
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How long it takes to point every engine of this machine at mgpu."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from statistics import median

@@ -1,7 +1,5 @@
 """How long a mediated ioctl takes, seen by the tenant."""
 
-from __future__ import annotations
-
 import json
 from statistics import median
 

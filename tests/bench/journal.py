@@ -1,7 +1,5 @@
 """What it costs a mediated ioctl that the next mgpud can go on with it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

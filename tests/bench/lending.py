@@ -5,8 +5,6 @@ Nodes of eight GPUs of 80 GiB, of which online uses more or less, with four pods
 hardly two of the GPUs are in one state.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """What mediation adds to the driver's own time, and what one container's storm does to another's calls."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The words are in memory here, so the time is the processor's. On a card a word i
 of USERD where that lies in video memory: so the words that a poll reads are counted beside it.
 """
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Iterator

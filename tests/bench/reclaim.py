@@ -2,8 +2,6 @@
 engine: by the simulated card's own account.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

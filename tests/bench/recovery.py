@@ -1,7 +1,5 @@
 """How long 64 containers wait for the mgpud that follows one which was killed."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator, Sequence

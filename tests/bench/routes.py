@@ -1,7 +1,5 @@
 """What mgpu adds to a container's start on each engine, beside the plain runtime on the same engine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What a benchmark reports: rows for people and for machines."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What mgpu adds to a container's start and to the other verbs of the runtime."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

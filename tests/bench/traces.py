@@ -6,8 +6,6 @@ MGPU_TRACES or ../shared/traces; without it there are no rows. MGPU_TRACES_SEEDS
 ten unless given.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

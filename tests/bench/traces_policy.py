@@ -6,8 +6,6 @@ brings. Sixteen containers a card are no limit there, so they are none here. Wha
 by before it asks an extender (CPU, memory, the card's model) is done here, plainly.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """What goes on in a thread of its own, beside a test."""
 
-from __future__ import annotations
-
 import threading
 from typing import Self
 

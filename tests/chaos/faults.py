@@ -2,8 +2,6 @@
 gone, a clock that jumps. Each is over at the end of its `with` block.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

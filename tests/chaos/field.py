@@ -4,8 +4,6 @@ The judges are the containers themselves, which take any answer that is not the 
 the simulated card's own account.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import random

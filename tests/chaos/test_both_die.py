@@ -3,8 +3,6 @@ served, and what has none is ended; at no instant is there anything between. Whe
 only a listener that was on its way can be lost.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -2,8 +2,6 @@
 what a container would get.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import time

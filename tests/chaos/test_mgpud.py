@@ -1,7 +1,5 @@
 """mgpud is killed, stopped, starved and slowed down while containers work, and none of them notices."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

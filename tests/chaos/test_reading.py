@@ -1,7 +1,5 @@
 """What the other tests here read is what happened, and what they do to a node is over afterwards."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

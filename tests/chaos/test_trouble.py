@@ -1,7 +1,5 @@
 """Whatever else can go wrong at once, or one after the other."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import signal

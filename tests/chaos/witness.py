@@ -1,7 +1,5 @@
 """Whether the node is as `mgpu health` says: every few seconds a container tries it."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The cases of admission as manifests, and what it makes of them."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import json

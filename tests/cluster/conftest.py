@@ -1,7 +1,5 @@
 """What the tests of the cluster share: an API server of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """As much of an API server as Helm asks of a cluster before it renders a chart: its version and its kinds."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

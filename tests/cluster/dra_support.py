@@ -5,8 +5,6 @@ kubelet finds a driver by a socket in its registry, asks it for its own socket a
 first of them that it knows. It prepares a claim once for all its pods, and again after a restart of its own.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -2,8 +2,6 @@
 sources.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """An extender over HTTP against the API server in memory, and the objects that both are told of."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid

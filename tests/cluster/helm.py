@@ -1,7 +1,5 @@
 """Helm's own library, from PyPI, in a process of its own: it brings a Go runtime with signal handlers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What nodes of given cards tell of themselves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

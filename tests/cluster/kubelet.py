@@ -6,8 +6,6 @@ and follows one list at a time; messages are 4 MiB at most; a list that ends mak
 unhealthy; it picks ids in no order, and keeps what a container was given.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """The manifests, as they are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A node process between a mgpud, a kubelet's protocol and an API server in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

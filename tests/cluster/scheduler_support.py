@@ -1,7 +1,5 @@
 """Short ways to say nodes, cards and pods in tests of the scheduler."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The webhook's own program between an API server in memory and its callers."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

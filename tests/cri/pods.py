@@ -5,8 +5,6 @@ their admission webhook copies the workload's annotations to its pods, and their
 allocation with annotations for the container.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -2,8 +2,6 @@
 and restored by containerd: it comes back by itself.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

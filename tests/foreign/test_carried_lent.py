@@ -1,7 +1,5 @@
 """Carried containers where there is no room for them at first, or a driver that does not take them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

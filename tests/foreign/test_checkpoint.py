@@ -1,7 +1,5 @@
 """Unmodified programs whose memory is moved off the card and back, from outside of their containers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """cuda.core and cuda.bindings: the rest of the driver's interface, as those who maintain them use it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Unmodified programs whose memory gives way to an online container, by mgpud."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

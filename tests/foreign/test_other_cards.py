@@ -1,7 +1,5 @@
 """Unmodified programs whose container goes on with their data on another card of the node."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Programs that look CUDA up as they load, or ask NVML: each as far as a simulated card goes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ in mind.
 It makes its own objects, maps memory at its own addresses, fills its own rings and polls its own semaphores.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@ As many at a time as there are processors, in the time that nobody else wants. W
 as it ends.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

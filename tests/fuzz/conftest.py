@@ -2,8 +2,6 @@
 found.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

@@ -2,8 +2,6 @@
 -max_total_time=10 …`
 """
 
-from __future__ import annotations
-
 import sys
 
 import atheris

@@ -3,8 +3,6 @@ choices from them, so that whoever chooses the bytes, a coverage-guided fuzzer o
 of them.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

@@ -1,7 +1,5 @@
 """The fuzzers: each a program that takes libFuzzer's options, built or found here."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

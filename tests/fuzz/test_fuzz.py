@@ -1,8 +1,6 @@
 """Every fuzzer for FUZZ_SECONDS, 120 unless told otherwise, beside whatever else is tested: see
 conftest.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fuzz import targets

@@ -3,8 +3,6 @@ mgpud meanwhile. The judge is the card's own account: what it has beside mgpud's
 the container that has it, before long.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import os

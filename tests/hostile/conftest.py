@@ -1,7 +1,5 @@
 """One mgpu for all attempts of a file: what one of them spoils, the next ones show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

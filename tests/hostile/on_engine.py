@@ -1,7 +1,5 @@
 """What groups do on one engine of the first simulated card, by the engine's place in the card's account."""
 
-from __future__ import annotations
-
 from tests.support.arbiter import Arbiter
 
 GRAPHICS, VIDEO = 0, -1

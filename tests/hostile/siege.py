@@ -4,8 +4,6 @@ One mgpu for all attempts of a file: what one of them spoils, the next ones show
 account.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the audit of continued calls compares: memory with memory, and no charge of another kind."""
 
-from __future__ import annotations
-
 import time
 
 from tests.hostile import composed

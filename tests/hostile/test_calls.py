@@ -2,8 +2,6 @@
 between.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.hostile.siege import CAP_MIB, MIB, Siege

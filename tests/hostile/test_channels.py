@@ -1,8 +1,6 @@
 """Attempts on what the scheduler sees of a tenant and does to it: channels are memory that the tenant
 writes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 `make soak`. A failure names the attack; MGPU_ATTACK_SEED repeats the order.
 """
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -1,7 +1,5 @@
 """Attempts to have memory that no tenant is charged for, by open files that it is exported through."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.hostile.siege import MIB, Siege

@@ -2,8 +2,6 @@
 a kit.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Graphics with a share: its work is suspended as any other, and its memory ends at the cap."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

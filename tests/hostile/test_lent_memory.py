@@ -1,7 +1,5 @@
 """Attempts at memory that gives way: to have neighbours evicted for nothing, and to seem to be evicted."""
 
-from __future__ import annotations
-
 from tests.support.arbiter import Arbiter
 from tests.support.lasting import lasting_mgpu
 from tests.support.lending import (

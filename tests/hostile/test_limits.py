@@ -1,7 +1,5 @@
 """What one container may have of mgpud's own room: at the bound it is refused, and no other notices."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """On each kind of chip: a tenant that writes into USERD what it likes neither looks idle while it works, nor
 busy while it does nothing."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

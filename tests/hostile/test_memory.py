@@ -1,7 +1,5 @@
 """Attempts to have more memory than was granted, or what is another's: refused or accounted, to the byte."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 process or another file by the next call.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

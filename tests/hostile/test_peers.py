@@ -3,8 +3,6 @@ card that it lies on, and its tables on the card that maps it. What RM says of t
 container has among its own cards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -2,8 +2,6 @@
 that come again, by killing processes in the middle of calls. The card's own account is the judge.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

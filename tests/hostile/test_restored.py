@@ -1,7 +1,5 @@
 """mgpu-listener at processes that are not as CRIU leaves a program of good will."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A tenant that asks for its own channels to run: it is answered, and runs when the scheduler lets it."""
 
-from __future__ import annotations
-
 import time
 
 from tests.support import arbiter

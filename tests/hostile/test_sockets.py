@@ -2,8 +2,6 @@
 theirs.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import json

@@ -2,8 +2,6 @@
 node's other processes have.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

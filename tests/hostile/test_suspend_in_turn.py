@@ -4,8 +4,6 @@ Order is judged, by the cards' own accounts and the scheduler's events, all by o
 stand still in between for as long as it likes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

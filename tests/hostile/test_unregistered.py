@@ -1,7 +1,5 @@
 """A tenant with a channel that nvidia-uvm knows nothing of: RM takes the whole group off no runlist."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

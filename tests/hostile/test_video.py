@@ -1,7 +1,5 @@
 """Video engines with a share: their work is seen and suspended as any other, and their memory counts."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

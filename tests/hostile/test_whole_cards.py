@@ -2,8 +2,6 @@
 and that neither gets at the other's card by it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -4,8 +4,6 @@
 This is mgpu's own, with nothing of NVIDIA's in it. With a real GPU the node's nvidia-smi takes its place.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterator
 from typing import Any

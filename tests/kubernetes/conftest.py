@@ -1,7 +1,5 @@
 """The cluster that the environment names: see docs/testing.md."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace

@@ -2,8 +2,6 @@
 they are written, but for their image.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

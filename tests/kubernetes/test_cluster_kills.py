@@ -1,7 +1,5 @@
 """Parts of mgpu, and kubelet, killed under running pods."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kubernetes.cluster import Cluster

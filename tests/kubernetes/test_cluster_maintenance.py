@@ -1,7 +1,5 @@
 """Maintenance by operators: upgrade mgpu, delete the agent's pod, drain a node."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kubernetes.cluster import Cluster

@@ -1,7 +1,5 @@
 """The token of a node's process, as the API server reads it: that node's part of the cluster, and no more."""
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Pods by card: what fits no GPU waits and says so, and nothing is ever over-committed."""
 
-from __future__ import annotations
-
 import collections
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The examples for quotas, by the API server's own plugins beside mgpu's admission."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

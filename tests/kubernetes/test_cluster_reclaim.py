@@ -1,7 +1,5 @@
 """Memory that online does not use, as a resource: it gives way, comes back, and its pod's events say so."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kubernetes.cluster import Cluster, KubectlError

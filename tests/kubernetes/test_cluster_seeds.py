@@ -1,7 +1,5 @@
 """The vendors' published manifests, byte for byte."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The driver's side of the GSP's queues, as far as the emulated card can tell: numbers of 550.163.01."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What breaks a guest or is left in it, run by the laboratory's agent."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Channels of the emulated card run: rings, semaphores and copies through page tables."""
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the emulated GSP says to a driver: its queues, its answers, and what it writes of them."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

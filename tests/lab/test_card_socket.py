@@ -1,7 +1,5 @@
 """The emulated card at its socket: vfio-user's messages, whole and broken, and the registers behind them."""
 
-from __future__ import annotations
-
 import os
 import random
 import struct

@@ -3,8 +3,6 @@
 The other ways to break are tried with stand-ins, in test_machine.py.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a guest is made of: an initramfs, the kernel's modules in order, a firmware file without code."""
 
-from __future__ import annotations
-
 import lzma
 import stat
 import subprocess

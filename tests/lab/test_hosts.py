@@ -1,7 +1,5 @@
 """What a disk holds after a cut, and what files may be like then: the parts that need no guest."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

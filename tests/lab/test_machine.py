@@ -1,7 +1,5 @@
 """A guest that breaks gives one line within a bound and leaves nothing running: with stand-ins."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

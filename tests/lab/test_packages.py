@@ -1,7 +1,5 @@
 """A package that Debian's archive has no longer: one line, with its name and where another is chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`make lab SHELL=1`: somebody types into the guest's prompt and finds the card, mgpud and tinygrad."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

@@ -1,7 +1,5 @@
 """A run on several pairs: a guest that breaks ends its own tests alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the laboratory counts: a result on a made-up answer is none."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

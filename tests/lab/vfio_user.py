@@ -1,7 +1,5 @@
 """QEMU's end of the socket: messages of vfio-user to an emulated card, and the card's process."""
 
-from __future__ import annotations
-
 import array
 import json
 import mmap

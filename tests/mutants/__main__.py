@@ -2,8 +2,6 @@
 outside do; NAME: of these alone.
 """
 
-from __future__ import annotations
-
 import sys
 
 import click

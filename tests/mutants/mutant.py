@@ -1,7 +1,5 @@
 """The list of one-line mistakes, each with the test that has to see it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,8 +2,6 @@
 all, those too that need a guest.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -7,8 +7,6 @@ As a program: `python -m tests.mutants.world NAME TEST...` inside such a namespa
 pytest's.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

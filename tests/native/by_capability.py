@@ -1,7 +1,5 @@
 """Calls of a driver capability: what gVisor's nvproxy lists, and what interface.def says."""
 
-from __future__ import annotations
-
 from tests.support import rm_interface
 from tests.support.rm_interface import Item
 from tests.support.tsv import read

@@ -1,7 +1,5 @@
 """An engine that dies in the middle of a call: in a process of its own, as it asks the driver."""
 
-from __future__ import annotations
-
 import os
 import signal
 import traceback

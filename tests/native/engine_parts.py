@@ -1,8 +1,6 @@
 """The engine's sources as libraries of their own, with what a test puts beside them or in the place of
 one."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

@@ -1,7 +1,5 @@
 """Steps of two processes of which one exports memory to the other."""
 
-from __future__ import annotations
-
 import struct
 
 from tests.native.nvidia_mediated import Answer, Tenant, World

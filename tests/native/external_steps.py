@@ -1,7 +1,5 @@
 """Steps of a tenant that maps memory through nvidia-uvm."""
 
-from __future__ import annotations
-
 from tests.native.nvidia_mediated import Tenant
 from tests.native.rm_params import (
     MIB,

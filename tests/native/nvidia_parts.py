@@ -1,7 +1,5 @@
 """The NVIDIA driver's C parts as a library, its resource manager in Python, and processes that hold files."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -2,8 +2,6 @@
 they are.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from pathlib import Path

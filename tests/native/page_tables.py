@@ -1,7 +1,5 @@
 """The page tables that mappings take, counted one by one: the judge of account/page_tables.c."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The loop's polls in virtual time (poll_in_time.c), and tenants whose work they see."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass
 from functools import cache

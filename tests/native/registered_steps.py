@@ -1,7 +1,5 @@
 """Steps of a tenant with channels, which nvidia-uvm may retain."""
 
-from __future__ import annotations
-
 import struct
 
 from tests.native.nvidia_mediated import Answer, Tenant, World

@@ -1,7 +1,5 @@
 """Numbers of the resource manager's interface, and parameters of its calls."""
 
-from __future__ import annotations
-
 import struct
 
 from tests.support import rm_interface

@@ -2,8 +2,6 @@
 ns.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager

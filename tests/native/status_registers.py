@@ -1,7 +1,5 @@
 """Registers of a card that say which of its engines run."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Iterator

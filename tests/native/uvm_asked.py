@@ -1,7 +1,5 @@
 """The driver is asked about a file of nvidia-uvm, and takes its time."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Parameters of commands of nvidia-uvm."""
 
-from __future__ import annotations
-
 import struct
 
 GPU_ONE, GPU_TWO = b"one".ljust(16, b"\0"), b"two".ljust(16, b"\0")

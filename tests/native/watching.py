@@ -1,7 +1,5 @@
 """What the threads that watch files and tenants have come to."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 

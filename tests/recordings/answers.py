@@ -1,7 +1,5 @@
 """What the recorded driver answered, compared with what a container's program is answered."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ the driver's facts. The derived form has no bytes but those that say what is ask
 are not zero, and in place of what differs in every run a relation. See tests/recordings/README.md.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import struct

@@ -7,8 +7,6 @@ Calls of open() are not in it: they are put before the calls that show them, wit
 call's. See tests/recordings/README.md.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

@@ -7,8 +7,6 @@ to ("p", "q", of "pn" bytes), in hex without the zeros at the end. FACTS as for 
 See tests/recordings/README.md.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

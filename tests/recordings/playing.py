@@ -1,7 +1,5 @@
 """A derived recording played in a container, and what its calls came to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sim import cards

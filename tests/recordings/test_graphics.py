@@ -2,8 +2,6 @@
 what succeeded natively succeeds here, but for calls that each have a reason.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

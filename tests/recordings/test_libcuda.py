@@ -1,7 +1,5 @@
 """A recorded libcuda through filter, mediator and simulated card: what succeeded natively succeeds here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

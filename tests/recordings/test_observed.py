@@ -7,8 +7,6 @@ from 595.99 on.
 From our own recorder: those of 18 kinds of programs on an H200, with 580.159.04.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A channel as a program uses it: commands and ring entries written into mapped memory, a doorbell rung."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

@@ -1,7 +1,5 @@
 """Duplicates of a client's memory."""
 
-from __future__ import annotations
-
 import struct
 
 from tests.sim.card_protocol import OK, Client

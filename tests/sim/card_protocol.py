@@ -1,7 +1,5 @@
 """Speaks the simulated card's protocol, as the arbiter does, and makes RM objects over it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

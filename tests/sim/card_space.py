@@ -3,8 +3,6 @@
 Numbers of methods and fields are those of NVIDIA's class headers: clc56f.h, clc6b5.h, clc6c0.h, clc6c0qmd.h.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

@@ -3,8 +3,6 @@
 A program prints its pid and answers each line of stdin with a line of JSON.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

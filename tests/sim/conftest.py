@@ -2,8 +2,6 @@
 sanitizers.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

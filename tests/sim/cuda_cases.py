@@ -4,8 +4,6 @@ document.
 Only ctypes and the public interface: what an application does, without one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

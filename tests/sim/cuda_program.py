@@ -1,8 +1,6 @@
 """A program on the CUDA driver API, without a library in between: what the cases of this folder are made
 of."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_float, c_size_t, c_uint64, c_void_p

@@ -1,8 +1,6 @@
 """Work that is pending when something ends, run as `python ending_cases.py CASE`. Prints one JSON
 document."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -2,8 +2,6 @@
 document.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

@@ -1,7 +1,5 @@
 """What copies carry and when, run as `python memory_cases.py CASE` where ioctls reach a card. Prints JSON."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

@@ -4,8 +4,6 @@ document.
 Only ctypes and the public interface. Times are in milliseconds and come from events: they are the card's own.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import json

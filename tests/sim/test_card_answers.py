@@ -1,8 +1,6 @@
 """What the simulated card tells of itself, by chip and driver version: programs choose their classes by
 it."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator

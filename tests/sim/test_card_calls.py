@@ -1,7 +1,5 @@
 """The escapes and controls of the simulated card, and what it does with malformed calls."""
 
-from __future__ import annotations
-
 import errno
 import os
 import struct

@@ -1,7 +1,5 @@
 """Memory that has several names: who may have one, and that it is there until the last of them ends."""
 
-from __future__ import annotations
-
 import os
 import struct
 

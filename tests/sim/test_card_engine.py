@@ -1,7 +1,5 @@
 """Time on the simulated card's engines: what runs when, to the nanosecond."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Programs that write what they like into the memory they share with the card, and end when they like."""
 
-from __future__ import annotations
-
 import os
 import random
 import struct

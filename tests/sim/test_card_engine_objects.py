@@ -1,8 +1,6 @@
 """What channels are made of: shared memory, groups, doorbells, mappings, and the controls that schedule
 them."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import mmap

@@ -1,7 +1,5 @@
 """Events on the simulated card: where libcuda makes them, and what an event needs."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 ended.
 """
 
-from __future__ import annotations
-
 import struct
 
 from hypothesis import HealthCheck, given, settings

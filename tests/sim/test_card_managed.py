@@ -1,7 +1,5 @@
 """Managed memory on the simulated card: what a process maps of its file of nvidia-uvm, seen by both."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -2,8 +2,6 @@
 wrote.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 from pathlib import Path

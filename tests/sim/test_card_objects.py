@@ -1,7 +1,5 @@
 """RM objects of the simulated card: who may use them, what they cost, what ends them."""
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 longer than that.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import struct

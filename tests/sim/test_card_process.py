@@ -1,7 +1,5 @@
 """Starting and stopping the card process, its sockets, and its exactness under load."""
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import signal

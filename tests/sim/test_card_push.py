@@ -2,8 +2,6 @@
 page.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 

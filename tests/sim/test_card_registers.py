@@ -1,8 +1,6 @@
 """Where a simulated card shows what its engines execute and what it has fetched: as NVIDIA's headers have it
 for the chip and the class of channel, and nowhere else."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

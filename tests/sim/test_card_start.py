@@ -1,7 +1,5 @@
 """What a start of a program costs on the card besides its calls, and the objects that only a start makes."""
 
-from __future__ import annotations
-
 import struct
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """nvidia-uvm on the simulated card: what a file takes, in which order, and what it holds."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """The card as drivers of several versions: it takes the sizes of that version and no others."""
 
-from __future__ import annotations
-
 import os
 import struct
 from pathlib import Path

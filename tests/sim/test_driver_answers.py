@@ -1,7 +1,5 @@
 """The simulated card answers as NVIDIA's driver did, but for the differences that are listed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

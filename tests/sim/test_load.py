@@ -1,7 +1,5 @@
 """mgpu-load on simulated cards: what it reports, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

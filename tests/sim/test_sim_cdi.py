@@ -1,7 +1,5 @@
 """The CDI spec that simulated cards write about themselves."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

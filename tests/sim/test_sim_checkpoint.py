@@ -3,8 +3,6 @@ judge of states and errors (CUDA Driver API, "CUDA Checkpointing"), and its READ
 a locked and a checkpointed process may do.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

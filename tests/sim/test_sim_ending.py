@@ -1,7 +1,5 @@
 """What is pending when a stream, a context, a process or a card ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

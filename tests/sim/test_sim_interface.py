@@ -1,7 +1,5 @@
 """What programs ask of the simulated driver besides memory and work."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The simulated libraries under real clients, every ioctl forwarded to a card by a plain supervisor."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

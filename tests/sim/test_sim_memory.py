@@ -1,7 +1,5 @@
 """Memory of every kind and the copies between them, on a simulated card."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

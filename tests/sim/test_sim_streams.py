@@ -1,7 +1,5 @@
 """What programs submit: streams, kernels, events, copies and graphs on the channels of a simulated card."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """mgpu on simulated cards: what `mgpu up` starts, for tests."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A container that asks its GPU, by the driver's own library, for each line that it is told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Containers of an instant: what mgpud, the holder and the card see of one, without a runtime in between."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

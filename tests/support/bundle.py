@@ -1,7 +1,5 @@
 """OCI bundles for runc and crun without an engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """A container with numba, or several processes, that engines checkpoint and restore."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """mgpu-checkpoint with the simulated libcuda: what mgpud runs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

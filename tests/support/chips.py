@@ -1,7 +1,5 @@
 """What NVIDIA's headers say of chips and channel classes: rm/facts/chips.tsv and userd.tsv."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A Chromium without a screen, by DevTools' protocol: JSON objects on two pipes, each with a NUL after it."""
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json

@@ -1,8 +1,6 @@
 """What absolute preemption looks like in the simulated card's own account, whatever started the
 containers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands run to their end, with all they printed in the failure when they do not end as they should."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

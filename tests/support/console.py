@@ -1,8 +1,6 @@
 """Examples in Markdown: blocks marked `console`, in which a line "$ COMMAND" is followed by what it
 prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Stages of the run on a card, without a card: containers that say what a test has them say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

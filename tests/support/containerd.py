@@ -1,7 +1,5 @@
 """A containerd of the tests' own, driven with ctr."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -4,8 +4,6 @@ Of Python a statement in a function counts, of C a line that the compiler made c
 as a library is in no room.
 """
 
-from __future__ import annotations
-
 import ast
 import ctypes
 import json

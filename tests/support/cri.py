@@ -1,7 +1,5 @@
 """What a kubelet asks of an engine to run pods, and a containerd with its CRI plugin to be asked."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

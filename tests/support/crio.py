@@ -1,7 +1,5 @@
 """A CRI-O of the tests' own, where there is one on PATH: pods as a kubelet runs them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """CRIU as Debian 13 has it, in a folder of its own: Debian 12's does not know the vDSO of new kernels."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

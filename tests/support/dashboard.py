@@ -1,7 +1,5 @@
 """The Grafana dashboard as data: its panels, and their expressions with the variables filled in."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ minute.
     python -m tests.support.dashboard_picture
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

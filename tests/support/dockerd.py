@@ -1,7 +1,5 @@
 """A dockerd of the tests' own, on a containerd of the tests' own, driven with docker."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

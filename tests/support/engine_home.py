@@ -1,7 +1,5 @@
 """Where an engine of the tests' own has its files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

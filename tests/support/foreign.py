@@ -1,7 +1,5 @@
 """Containers with programs from PyPI in them, and a folder of tests that run those."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 python -m tests.support.hardened UNIT PROGRAM [ARGUMENT...]
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -2,8 +2,6 @@
 whose writers are gone for one that has hung up.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The part of the machine that engine tests see as theirs: nothing they do shows outside, or stays."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

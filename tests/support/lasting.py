@@ -1,7 +1,5 @@
 """One mgpu for all tests of a module, each of which leaves nothing behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -2,8 +2,6 @@
 one test expects.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

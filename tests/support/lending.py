@@ -1,7 +1,5 @@
 """Containers of online and offline on one card, where offline holds memory that online was granted."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

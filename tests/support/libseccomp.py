@@ -2,8 +2,6 @@
 rewrite.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import Any

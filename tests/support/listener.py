@@ -1,7 +1,5 @@
 """A seccomp listener that answers notified calls with one errno, or lets them go on."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """mgpu-load in containers, and what the simulated cards say they had of them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence

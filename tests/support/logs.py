@@ -1,7 +1,5 @@
 """Logs of the programs that tests start: a failing test shows what each of them wrote since it began."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 SHOWN_LINES = 60

@@ -1,7 +1,5 @@
 """Where a run's time went: a line for each folder of tests, for who has to keep it short."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Where the tests find what `make` built."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

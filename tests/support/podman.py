@@ -1,7 +1,5 @@
 """A podman with storage of the tests' own."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The C programs of tests/programs, built once per run, for containers of the test image to run."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

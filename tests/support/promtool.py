@@ -1,7 +1,5 @@
 """promtool's judgement of metrics and of PromQL."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

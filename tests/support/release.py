@@ -12,8 +12,6 @@ one freezes, kills and has device programs, which is what mgpu and runtimes need
 of another limit fails.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

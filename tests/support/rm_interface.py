@@ -3,8 +3,6 @@
 `python -m tests.support.rm_interface` writes that page.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Statuses, classes, controls, escapes and commands of nvidia-uvm, from the rows o
 row has the symbol from the facts of the newest driver that has it; constants that mgpu knows, from the facts.
 """
 
-from __future__ import annotations
-
 import functools
 
 from tests.support import rm_interface

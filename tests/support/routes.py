@@ -2,8 +2,6 @@
 them.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

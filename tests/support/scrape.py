@@ -1,7 +1,5 @@
 """One scrape of a running mgpud's metrics."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 from pathlib import Path

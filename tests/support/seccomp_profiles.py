@@ -1,7 +1,5 @@
 """Seccomp profiles, written and generated, and the calls on which two filters are compared."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The sources of a program or library, as its meson.build lists them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Containers that run while a test looks at them."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

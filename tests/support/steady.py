@@ -1,7 +1,5 @@
 """Containers that call all the time, and what may happen to mgpu meanwhile."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

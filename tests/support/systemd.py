@@ -1,7 +1,5 @@
 """A service manager of the tests' own: systemd, as a user's manager, with the units that mgpu installs."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

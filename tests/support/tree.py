@@ -2,8 +2,6 @@
 ignore.
 """
 
-from __future__ import annotations
-
 import functools
 import shutil
 from pathlib import Path

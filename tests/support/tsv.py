@@ -1,7 +1,5 @@
 """Tables with a line of names, and tabs between the fields."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

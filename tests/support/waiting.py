@@ -1,7 +1,5 @@
 """Waiting for what happens elsewhere, with an end."""
 
-from __future__ import annotations
-
 import select
 import time
 from collections.abc import Callable

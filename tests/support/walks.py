@@ -1,7 +1,5 @@
 """Through which files of ours a way leads: one is entered when a function of it is called from another."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

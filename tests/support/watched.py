@@ -1,7 +1,5 @@
 """Commands that the filter watches, as the rows of the interface say them."""
 
-from __future__ import annotations
-
 from tests.support import rm_interface
 
 _INTERFACE = rm_interface.read()

@@ -3,8 +3,6 @@
 python -m tests.support.web
 """
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -2,8 +2,6 @@
 verbs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

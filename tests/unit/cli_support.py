@@ -1,7 +1,5 @@
 """A stand-in for mgpud: it answers each packet with what a test prepared, and remembers what was asked."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """A containerd without containers: it answers the calls that mgpu makes, and says what a test has it say."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping

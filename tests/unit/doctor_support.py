@@ -1,7 +1,5 @@
 """A node without a fault, for the checks of mgpu doctor to be shown with one fault each."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

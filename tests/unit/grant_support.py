@@ -1,7 +1,5 @@
 """A grant as it is while its container runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from native_sched.daemon.grants.grants import Grant

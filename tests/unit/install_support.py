@@ -1,7 +1,5 @@
 """Configurations as people write them, and installing into files of a test's own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

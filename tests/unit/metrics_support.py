@@ -1,7 +1,5 @@
 """A node's metrics over an engine that only remembers, for any number of containers."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """The five changes that a newcomer makes, place by place, as CONTRIBUTING.md tells them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What mgpud says to a launcher that asks it to prepare a container."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """A node whose reclaimer evicts and restores over a driver that refuses, stays silent or dies."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a rewritten profile may decide otherwise than the original."""
 
-from __future__ import annotations
-
 from oci_specs.seccomp import broad
 from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from tests.support.libseccomp import (

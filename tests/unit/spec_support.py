@@ -1,7 +1,5 @@
 """Specs that engines wrote, and a host that they are judged on."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -2,8 +2,6 @@
 docs/driver-branches.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

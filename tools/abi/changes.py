@@ -1,7 +1,5 @@
 """What a driver changes, and what of it a person has to decide before mgpu serves it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

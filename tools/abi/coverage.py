@@ -1,7 +1,5 @@
 """docs/coverage.md: what becomes of each call that gVisor's nvproxy lets containers make, by branch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a driver has as a known one has it, where a source says so of the struct."""
 
-from __future__ import annotations
-
 from tools.abi.problem import Problem
 from tools.abi.release import WHOLE, Release
 

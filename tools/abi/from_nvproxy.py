@@ -5,8 +5,6 @@ every driver that it supports; which ones those are is in pkg/sentry/devices/nvp
 (addDriverABI).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Facts of a driver from a recording of programs: numbers and sizes as they were passed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.abi.problem import Problem

@@ -1,7 +1,5 @@
 """The facts of all known drivers once more, from a clone of NVIDIA's repository."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """interface.def: its rows as text says them, for comparing with facts."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A header tree's facts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

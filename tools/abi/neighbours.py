@@ -1,8 +1,6 @@
 """A driver's facts judged by those of the known drivers around it: what holds on both sides holds in
 between."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from tools.abi.problem import Problem

@@ -1,7 +1,5 @@
 """Where native_sched/nvidia/rm/interface.def disagrees with the facts of a version that mgpu serves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The facts of one version of NVIDIA's kernel driver."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The project's small tables of facts, and what has to be measured of each driver for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple

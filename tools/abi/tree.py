@@ -4,8 +4,6 @@ say of them.
 Names are found in the text, numbers and sizes are the compiler's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A commit's sources are formatted as ours are now, so that the figures of two trees compare.
 """
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A ceiling only falls. That of a product's code lines is raised by who adds a feature, in the same commit.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ A unit is a header with the source of the same name: what one includes, the othe
 A circle is a set of two or more units that all reach one another.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What `make count` prints of a tree."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

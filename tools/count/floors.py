@@ -1,7 +1,5 @@
 """Of how many per cent of its lines the tests reach at least in each room: floors.tsv. A floor only rises."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Code lines and comments of C and Python sources."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

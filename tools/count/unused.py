@@ -1,7 +1,5 @@
 """Names that nothing uses: of a Python module, C constants, and functions that a header declares."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter, defaultdict

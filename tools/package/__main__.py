@@ -4,8 +4,6 @@ A Debian package for each product (products.py), and a folder in an archive for 
 this machine's version of Python.
 """
 
-from __future__ import annotations
-
 import sys
 import tarfile
 import tempfile

@@ -1,7 +1,5 @@
 """Packages for a Debian release: `apt install ./mgpu_VERSION_amd64.deb` sets up a node."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import sys

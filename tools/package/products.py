@@ -1,7 +1,5 @@
 """Whose an installed file is: each product is a package of its own, and the node's has what no other has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath

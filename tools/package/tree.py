@@ -4,8 +4,6 @@ It is a venv whose programs look for their Python beside them, so nothing in it 
 programs need the libc of the machine that they are built on, or a later one.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ runs itself again by /proc/self/exe, as runc does, would lose what an environmen
 to it says.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

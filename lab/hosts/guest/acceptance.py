@@ -1,7 +1,5 @@
 """What mgpu promises of a node: a cap by every engine, and that containers outlive all of its parts."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands of the node's own shell, and waiting."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A container by each way that a Debian node has, with a cap; its program says whether it is served."""
 
-from __future__ import annotations
-
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

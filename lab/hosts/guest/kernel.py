@@ -1,7 +1,5 @@
 """What mgpu asks of a kernel: a container's cap, and that it is served by the next mgpud after a kill."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

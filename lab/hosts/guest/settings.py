@@ -1,7 +1,5 @@
 """Engines' settings, written and taken away again, with what they are after each kept for comparison."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lab.hosts.guest.commands import run

@@ -1,7 +1,5 @@
 """mgpu, set up on the node by its package, with a simulated card."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

@@ -3,8 +3,6 @@
 It is taken from the log, after the log's own limits, so that neither can be flooded by a tenant.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Whether mgpud's threads still turn, and what `health` says of it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Mapping

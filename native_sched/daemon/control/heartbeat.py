@@ -1,8 +1,6 @@
 """mgpud tells the holder that it serves: an mgpud that no longer does is killed, and the next one goes
 on."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What happens to a grant after admission: bound to a process, served, drained, given back."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -7,8 +7,6 @@ left to the launcher's own way: then nothing came of it here, or the same proces
 asks again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 

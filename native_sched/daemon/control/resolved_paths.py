@@ -2,8 +2,6 @@
 mount namespace of its own, and must not wait for a file system that another program serves.
 """
 
-from __future__ import annotations
-
 import re
 
 from oci_specs.reach import Host

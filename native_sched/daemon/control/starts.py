@@ -1,7 +1,5 @@
 """Whether containers with a GPU would start here, by the table of what they need."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any

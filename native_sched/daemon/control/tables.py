@@ -1,7 +1,5 @@
 """How full the tables are that tenants fill: what `mgpu health` warns of before the end."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Callable, Mapping

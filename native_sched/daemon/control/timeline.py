@@ -1,7 +1,5 @@
 """What the scheduler did, as the reply to `timeline`."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

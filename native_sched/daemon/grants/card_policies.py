@@ -1,7 +1,5 @@
 """Which policy each card runs, and whose word that is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ A drained card without containers is left alone: neither the engine nor NVML has
 it can be reset. Where that is so of all cards the driver is not asked at all, and can be unloaded.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress

@@ -5,8 +5,6 @@ A document for each below ROOT/claims, from which the next mgpud knows them. Wha
 name is checked here: the claim is prepared, and the container is of a pod that it is reserved for.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Which cards get no new container, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What containerd tells of a container that holds a grant."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Sees containers being frozen and thawed, and says so once each time."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import select

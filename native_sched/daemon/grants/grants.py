@@ -4,8 +4,6 @@ admitted → bound → draining → gone. A reservation counts from admission on
 the container is left in the driver, not when a hook reports its end.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Changing what a running container was granted: its class, its share and its memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The operator's word on which policy a card runs, for the containers on it and those to come."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

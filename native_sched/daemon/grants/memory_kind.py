@@ -1,7 +1,5 @@
 """The kind of a container's memory to the others on its cards, for the engine."""
 
-from __future__ import annotations
-
 from native_sched.daemon.engine import Engine
 from native_sched.daemon.engine_abi import MemoryKind
 from native_sched.daemon.grants.grants import Grant, ReclaimState

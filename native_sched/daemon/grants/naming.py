@@ -1,7 +1,5 @@
 """Which grant an operator means."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from native_sched.daemon.grants.grants import Grant

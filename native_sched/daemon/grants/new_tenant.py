@@ -1,7 +1,5 @@
 """A grant as a tenant of the engine."""
 
-from __future__ import annotations
-
 from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant

@@ -1,7 +1,5 @@
 """A frozen container's work is suspended with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from native_sched.daemon.engine import Engine

@@ -1,7 +1,5 @@
 """From the grants on each card to the percentage of it that the scheduler is told for each container."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A grant as a mgpud writes it down for the next one (oci_specs/schemas/grant_record.schema.json)."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any

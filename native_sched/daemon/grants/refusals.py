@@ -1,7 +1,5 @@
 """What mgpud refuses of a running container: one row for each, and where processes can leave a GPU at all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from native_sched.daemon.grants.grants import Grant

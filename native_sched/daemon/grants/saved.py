@@ -1,7 +1,5 @@
 """A container of a checkpoint: the cards that it can come back to, and what it has in host memory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

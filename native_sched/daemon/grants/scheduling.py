@@ -1,7 +1,5 @@
 """Tells the engine's scheduler what the grants say: each card's policy, each container's class and share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What mgpud serves: one object for all that decide about grants."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ Documents that cannot be read are set aside below ROOT/grants/unreadable. Their 
 until they have ended nothing new is admitted, because what they hold of which card is not known.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which grant a listener is served under: the one whose nonce it carries, or none."""
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

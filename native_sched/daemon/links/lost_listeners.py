@@ -5,8 +5,6 @@ runtime, which loads the filter and sends the listener before it executes the co
 that still executes the runtime has yet to send it, however long it waits to be started.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -3,8 +3,6 @@
 Whatever becomes of it, the arbiter goes on; it is started again after a pause.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -2,8 +2,6 @@
 scraped, and what a container did stays in its cards' sums when it is gone.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterable

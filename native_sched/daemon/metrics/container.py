@@ -2,8 +2,6 @@
 prometheus_client escapes each label of each sample anew and takes more than ten times as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal

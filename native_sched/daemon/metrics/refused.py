@@ -1,7 +1,5 @@
 """How many containers were refused at admission, by the code of the refusal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

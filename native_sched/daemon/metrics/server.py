@@ -1,8 +1,6 @@
 """Metrics over HTTP, on a unix socket for root and, where the node's operator wants it, on a loopback
 port."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

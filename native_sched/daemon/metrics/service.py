@@ -1,7 +1,5 @@
 """Starts serving metrics once mgpud serves everything else."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 from collections.abc import Callable, Sequence

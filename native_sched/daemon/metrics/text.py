@@ -3,8 +3,6 @@
 Imports prometheus_client, so only what serves metrics imports this, once everything else runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """Raises mgpud's priority while containers wait for it to serve again, and no longer."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 

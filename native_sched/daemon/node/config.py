@@ -1,7 +1,5 @@
 """The node's own settings, from one TOML file in which every key may be left out."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from dataclasses import dataclass

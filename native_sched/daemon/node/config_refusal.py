@@ -1,7 +1,5 @@
 """The words of refusals of node.toml: which key or line, what it says, what is allowed there."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence

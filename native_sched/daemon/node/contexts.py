@@ -2,8 +2,6 @@
 says, as the previous mgpud found it, measured while nothing is on the card, or what is surely enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol

@@ -4,8 +4,6 @@ Every engine pauses by it, also those that send no event (`runc pause`, `podman 
 believed: an engine's event says only that it is time to look.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

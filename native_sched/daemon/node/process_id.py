@@ -1,7 +1,5 @@
 """Processes as they are known across our own restarts: a pid alone may be another's by then."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

@@ -6,8 +6,6 @@ text, and `body`. It is written beside its name and renamed, so that a kill leav
 the new one. Nothing is synced: processes, which the documents are about, do not outlive the machine either.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

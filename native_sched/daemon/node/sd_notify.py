@@ -1,7 +1,5 @@
 """What a service manager is told of mgpud, by the protocol of sd_notify(3)."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import suppress

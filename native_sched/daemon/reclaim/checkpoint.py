@@ -1,7 +1,5 @@
 """The program that moves a process's GPU state to host memory and back: mgpu-checkpoint, a line each way."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -5,8 +5,6 @@ time that doubles with each eviction that follows a restoration closely, so that
 and forth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 

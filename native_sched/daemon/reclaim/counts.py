@@ -1,7 +1,5 @@
 """Counts of moves since this mgpud began."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass, field
 

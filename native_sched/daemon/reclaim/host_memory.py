@@ -1,7 +1,5 @@
 """How much host memory a container can still take: evicted data lies in its own processes."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 

@@ -4,8 +4,6 @@ Each step is written down before it is made. Whatever ends in the middle, mgpud,
 container, the states of its processes tell the next one how to go on (recover()).
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable

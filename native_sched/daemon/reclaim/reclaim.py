@@ -2,8 +2,6 @@
 at a time on each card. What has to wait for online work there holds up nothing elsewhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence

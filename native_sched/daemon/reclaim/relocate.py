@@ -3,8 +3,6 @@ follows with its restoration. An evicted container has nothing on either, so the
 one document says where it is.
 """
 
-from __future__ import annotations
-
 import errno
 import time
 from collections.abc import Collection, Sequence

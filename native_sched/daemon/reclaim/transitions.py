@@ -1,7 +1,5 @@
 """The ways between the four states of a container's memory. docs/reclaim.md shows this table."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from native_sched.daemon.grants.grants import ReclaimState

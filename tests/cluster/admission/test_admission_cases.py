@@ -1,7 +1,5 @@
 """What admission changes and refuses, by the API server's own evaluator and patch library."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

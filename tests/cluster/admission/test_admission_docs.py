@@ -1,7 +1,5 @@
 """docs/cluster.md says what admission changes and refuses: no more and no less than the cases show."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

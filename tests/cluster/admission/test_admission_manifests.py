@@ -1,7 +1,5 @@
 """The committed manifest of admission: what the code says, and right by Kubernetes' published schemas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import kubernetes_validate

@@ -1,7 +1,5 @@
 """Reviews of any form: an answer or a refusal in one line, never another error."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The webhook's certificates over the years, by the rules of OpenSSL's verification."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import Callable, Coroutine, Iterator

@@ -1,7 +1,5 @@
 """The webhook's server: its certificates, its answers, and what it makes of what is no review."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import sys

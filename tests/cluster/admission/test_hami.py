@@ -1,7 +1,5 @@
 """HAMi's manifests as they are: admitted, read, and placed on the cards that they ask for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

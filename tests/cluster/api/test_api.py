@@ -1,7 +1,5 @@
 """The client of the API server: what it asks, and how it goes on after every sort of gap."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing

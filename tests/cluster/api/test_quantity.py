@@ -1,7 +1,5 @@
 """How amounts round, as Kubernetes rounds them."""
 
-from __future__ import annotations
-
 import pytest
 
 from cluster.api import quantity

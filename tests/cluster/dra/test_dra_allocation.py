@@ -1,7 +1,5 @@
 """From allocated claims to what mgpud is told of them, and every refusal on the way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 server; and real containers that are started with the CDI devices which it answers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a node offers by ResourceSlices, against the API's published schema and its rules."""
 
-from __future__ import annotations
-
 import copy
 import json
 from fractions import Fraction

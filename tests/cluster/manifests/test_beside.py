@@ -1,7 +1,5 @@
 """The examples for quotas and queues: valid, and about names that nodes offer and admission writes."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

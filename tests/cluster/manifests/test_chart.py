@@ -1,7 +1,5 @@
 """The Helm chart, rendered by Helm's own library and compared with the plain manifests it is made from."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Workloads of every day: admitted as they are, and what a full GPU makes of their pods."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any

@@ -2,8 +2,6 @@
 that it has.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The manifests by Kubernetes' published schemas, and the examples by the vocabulary they are written in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import kubernetes_validate

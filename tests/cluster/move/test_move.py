@@ -1,7 +1,5 @@
 """A node from HAMi to mgpu and back, against an API server in memory, with HAMi's and mgpu's parts played."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The device plugin against kubelet's published protocol: every order in which either side comes and goes."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

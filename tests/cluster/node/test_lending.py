@@ -1,7 +1,5 @@
 """A node that lends memory: its offer while online takes and gives back, and its words to pods' owners."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A node's offer of memory that is lent, while online containers take and give back."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The node process's port for a Prometheus in the cluster: mgpud's own text, and 503 while it is away."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

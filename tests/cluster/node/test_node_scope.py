@@ -1,7 +1,5 @@
 """What the token of a node's process may change, by the API server's own evaluator: that node's part."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a node offers under which name, and the annotation that says what it has."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What make bench says of pods that wait for those that end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 The members are the field names of k8s.io/kube-scheduler/extender/v1, whose types have no JSON tags.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

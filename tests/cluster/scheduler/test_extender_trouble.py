@@ -1,7 +1,5 @@
 """The API server away, slow, refusing and forgetful; races; what others write; clocks that step."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gangs, pure: all of one have cards or none, near one another, and no two wait for each other."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from typing import Any

@@ -1,7 +1,5 @@
 """Gangs over HTTP: pods that kube-scheduler brings one by one are bound all at once, or none of them is."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

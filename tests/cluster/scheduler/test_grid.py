@@ -1,7 +1,5 @@
 """A sample of the grid of mixes, where the judge's folder is; its nodes and its picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

@@ -2,8 +2,6 @@
 every kind in turn: what is promised in a cluster holds through all of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

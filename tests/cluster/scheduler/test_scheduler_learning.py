@@ -1,7 +1,5 @@
 """What the scores are made of: counts from the cards' states, kept up to date, weighed by a learned mix."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The scheduler's decisions against books of the test's own: every card's memory, core and containers."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import get_args

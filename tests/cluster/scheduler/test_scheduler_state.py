@@ -1,7 +1,5 @@
 """The scheduler's view of a cluster's nodes as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

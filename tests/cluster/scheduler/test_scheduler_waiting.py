@@ -1,7 +1,5 @@
 """Pods that wait: what is kept for them, and who ends for them."""
 
-from __future__ import annotations
-
 import pytest
 
 from cluster.scheduler.reservations import Reservations

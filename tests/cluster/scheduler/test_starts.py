@@ -1,7 +1,5 @@
 """A node whose device plugin is away loses one start, whatever waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The extender as a policy for traces: its words to the judge, and the picture of what came of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 what has lost the listener is ended, or kept where node.toml says so, and nothing else is.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

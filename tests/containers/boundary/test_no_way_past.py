@@ -2,8 +2,6 @@
 one that starts is enforced whatever seccomp profile it came with.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

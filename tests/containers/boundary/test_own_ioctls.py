@@ -1,7 +1,5 @@
 """Linux's own ioctls through the filter of a container with a grant: answered as without it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.arbiter import Arbiter

@@ -2,8 +2,6 @@
 filter.
 """
 
-from __future__ import annotations
-
 import errno
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Containers that call all the time, while holder and mgpud are killed and replaced: none of them notices."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -2,8 +2,6 @@
 release, exec, removal.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Many containers at once, as after a restart: those that have a place run, the others are refused soon."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

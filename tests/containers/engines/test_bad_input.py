@@ -1,7 +1,5 @@
 """Whatever is wrong around it: one clear line, a non-zero exit, and nothing half-registered."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

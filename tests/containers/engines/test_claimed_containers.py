@@ -1,7 +1,5 @@
 """A real container under a prepared claim, variable and annotations as kubelet and the engine write them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Pods on CRI-O, where there is one: what they ask for, what becomes of them, and its words for a refusal."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator

@@ -9,8 +9,6 @@ deleted by runc. And but for the socket of dockerd's
 own network library, which stays now and then where dockerd ends in the middle of its work.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

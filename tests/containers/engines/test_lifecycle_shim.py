@@ -1,7 +1,5 @@
 """The shim beside upstream's: what stays in memory, and what goes through when containerd starts it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

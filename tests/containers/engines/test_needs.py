@@ -1,7 +1,5 @@
 """Every row of what a container's start needs, broken on purpose: all that is made of the table says so."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 mgpu's.
 """
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 

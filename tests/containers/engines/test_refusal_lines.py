@@ -1,7 +1,5 @@
 """Every refusal reaches the user of ctr and docker word for word, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterator

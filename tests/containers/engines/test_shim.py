@@ -2,8 +2,6 @@
 runc.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Colocation where it cannot be seen what the engines execute, and where the driver disables no channels."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import arbiter

@@ -1,7 +1,5 @@
 """Containers in a user namespace of their own get their GPU; engines that are themselves in one do not."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

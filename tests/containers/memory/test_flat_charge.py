@@ -2,8 +2,6 @@
 did after the first, by the ledger, by the card and by what the program sees free.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import arbiter

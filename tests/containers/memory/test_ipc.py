@@ -2,8 +2,6 @@
 once, until both have let go, by the ledger, by the card and by what the programs see free.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The cap as unmodified clients see it, and as it holds under load."""
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

@@ -2,8 +2,6 @@
 check and use costs its container its life, and no other.
 """
 
-from __future__ import annotations
-
 import errno
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whatever way a container ends or fails to start, its memory, grant and reservation come back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import uuid

@@ -2,8 +2,6 @@
 serves.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import arbiter

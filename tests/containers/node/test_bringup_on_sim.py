@@ -1,7 +1,5 @@
 """The run for machines with a card, with a simulated one in its place: everything of it but the card."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

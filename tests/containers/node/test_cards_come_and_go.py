@@ -1,7 +1,5 @@
 """Cards are added and lost, and the driver is loaded anew, while containers and mgpu run."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import suppress
 from subprocess import DEVNULL

@@ -1,7 +1,5 @@
 """docs/commands.md: its commands, run in order as they stand there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

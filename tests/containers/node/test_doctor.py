@@ -1,7 +1,5 @@
 """mgpu doctor on a node that serves: it finds what is there, and disturbs nothing."""
 
-from __future__ import annotations
-
 import json
 
 from mgpu_cli.doctor import containerd_facts

@@ -1,7 +1,5 @@
 """GPUs that the operator drains, or that are lost: mgpud lets go of them, and they can be reset."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

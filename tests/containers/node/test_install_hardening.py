@@ -1,7 +1,5 @@
 """Holder and mgpud with only the capabilities and system calls that their units leave them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A scrape of a running mgpud, against the simulated cards' own account; `mgpu health`, and the log."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

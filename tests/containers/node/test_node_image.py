@@ -1,7 +1,5 @@
 """The image that a cluster's nodes run, on a node that has nothing else: no shell, no libc, no Python."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What the engine tests take away after themselves."""
 
-from __future__ import annotations
-
 from mgpu_cli import kernel
 from tests.support import host
 

@@ -1,7 +1,5 @@
 """Packages, installed in a root of each Debian release, and the archive in any folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

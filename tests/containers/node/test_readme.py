@@ -4,8 +4,6 @@ Plain docker and ctr find the tests' own engines by variables, and mgpu install 
 at its usual place.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Holder and mgpud as services of a systemd, by the units that mgpu installs."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`mgpu web` as Chromium shows it, by keyboard, in the dark, on a telephone; the commands of docs/web.md."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

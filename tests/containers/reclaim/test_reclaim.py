@@ -1,7 +1,5 @@
 """Offline memory gives way to online and comes back with its data, on a simulated card that holds it."""
 
-from __future__ import annotations
-
 import json
 
 from mgpu_cli.render import mib

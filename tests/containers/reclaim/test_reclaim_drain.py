@@ -2,8 +2,6 @@
 long as the node says, and nothing else. The judge is the simulated card's own account.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 leaves no room is not evicted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -2,8 +2,6 @@
 online gets what it asks for.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

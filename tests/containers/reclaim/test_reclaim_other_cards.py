@@ -1,7 +1,5 @@
 """An evicted container goes on with its data on another card of the node."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 The offline container is frozen, so that it is not evicted.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -2,8 +2,6 @@
 hangs, and holds up nothing on another card.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -2,8 +2,6 @@
 or by what executes alone. Engines have their status somewhere else.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 arbiter's.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the operator changes under running containers, seen from inside them and by the card's own account."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from contextlib import ExitStack

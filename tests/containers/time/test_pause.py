@@ -2,8 +2,6 @@
 the simulated card's own account.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

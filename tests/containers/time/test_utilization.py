@@ -1,7 +1,5 @@
 """GPU utilisation as containers see it, by nvidia-ml-py and gpustat: their own only."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -2,8 +2,6 @@
 good, and what is lent is never more than there is.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from ctypes import Structure, byref, c_bool, c_int, c_uint32, c_uint64

@@ -1,7 +1,5 @@
 """What external mappings are charged for page tables: never less than nvidia-uvm takes for them."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 from ctypes import c_uint64

@@ -1,7 +1,5 @@
 """assert_held(): what it lets be and what it ends."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """mgpu-checkpoint runs the host's libcuda against a tenant's: taken over, it moves memory and no more."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an entity is charged when the loop learns late, or in another order than things happened."""
 
-from __future__ import annotations
-
 from tests.native.scheduling import FIXED, GUARANTEED, MS, OFFLINE, ONLINE, ByHand, config
 
 

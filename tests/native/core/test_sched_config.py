@@ -1,7 +1,5 @@
 """Entities and cards come, change and go; and what costs nothing."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """A container that is evicted runs beside online work: it alone, and not for longer than it was given."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from collections.abc import Iterator

@@ -3,8 +3,6 @@ beside online work or within the hold, one per class and card, gangs whole, nobo
 over every window.
 """
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from pathlib import Path

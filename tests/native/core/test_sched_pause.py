@@ -1,7 +1,5 @@
 """A frozen container: never enabled, in no other's way, and afterwards where it was."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 

@@ -1,7 +1,5 @@
 """What each policy promises, over every window and not only in the long run."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """Online over offline: at once, absolutely, until exactly the end of the hold."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """Shares over 10 s of virtual time, with orders that take 80 to 200 us."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """What a container is shown of its use of a card: the account behind it, in virtual time."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import Structure, byref, c_bool, c_int64, c_uint32, c_uint64
 

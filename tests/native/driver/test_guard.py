@@ -3,8 +3,6 @@
 Where it looks, by what a compiler says of structs; and what it decides, in a kernel's memory that is made up.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import stat

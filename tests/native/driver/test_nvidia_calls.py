@@ -2,8 +2,6 @@
 function.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -2,8 +2,6 @@
 twice.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap

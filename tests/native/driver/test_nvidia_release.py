@@ -1,7 +1,5 @@
 """The arbiter's own files and mappings of a card of NVIDIA's driver, until it lets go of it."""
 
-from __future__ import annotations
-
 import os
 import struct
 import time

@@ -1,8 +1,6 @@
 """What executes: engine status from a card's registers, of the runlists that the resource manager tells
 of."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """How tenants are suspended by NVIDIA's driver, and what is done without what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

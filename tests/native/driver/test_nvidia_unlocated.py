@@ -1,7 +1,5 @@
 """An unlocated control file: the next mgpud finds no process that has it, because it is in a message."""
 
-from __future__ import annotations
-
 from tests.native.nvidia_mediated import Tenant, World
 from tests.native.registered_steps import CHANNEL, free, of_one_group
 from tests.native.rm_params import CONTEXT_MIB, CTL, MEMORY, MIB, memory

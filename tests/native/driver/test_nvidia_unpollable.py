@@ -1,7 +1,5 @@
 """Unpollable files, such as nvidia-uvm's: none counts as closed while it is only unlocated."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

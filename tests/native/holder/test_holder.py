@@ -1,7 +1,5 @@
 """What container runtimes send to the holder, and what becomes of it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -2,8 +2,6 @@
 had.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The holder starts the mgpud and starts it again, where no systemd does."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Two mgpuds never both serve, and the one that serves has every listener."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The holder replaces itself by the program at its own path, and whatever it was in the middle of goes on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The holder's sockets are its own: nobody else takes them, and one that is taken away is served anew."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

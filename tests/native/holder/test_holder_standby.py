@@ -1,7 +1,5 @@
 """The holder keeps a mgpud that has loaded everything, and calls it when the one that serves has ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

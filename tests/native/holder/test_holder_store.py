@@ -1,7 +1,5 @@
 """The holder is killed, and the next one gets what it held from the service manager's descriptor store."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -1,7 +1,5 @@
 """When online is seen to have no work, in virtual time: by its engines, else by what it has fetched."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.native.polls import (

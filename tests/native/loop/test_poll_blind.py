@@ -1,7 +1,5 @@
 """When online is seen to have no work where its engines are not seen, in virtual time: by RM's samples."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -2,8 +2,6 @@
 a look at it costs does not depend on how it is made.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import subprocess

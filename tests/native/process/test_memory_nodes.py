@@ -2,8 +2,6 @@
 processor. The machine's nodes and the caller are files laid over /sys and /proc.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import json

@@ -1,7 +1,5 @@
 """The process that watches containerd for mgpud: what it says, and that it outlives every containerd."""
 
-from __future__ import annotations
-
 import json
 import os
 import selectors

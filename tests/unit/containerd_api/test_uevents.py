@@ -1,7 +1,5 @@
 """Messages about cards: the kernel's own, and the simulator's as libudev reads them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shlex

@@ -1,7 +1,5 @@
 """CRI-O's and podman's drop-ins."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files are replaced whole, keep what they are, and all of them or none."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """podman's precreate hook: one file of ours, and podman's configuration that names its folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

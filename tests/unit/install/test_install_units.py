@@ -1,7 +1,5 @@
 """The units by systemd's own judgement, and the presets."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

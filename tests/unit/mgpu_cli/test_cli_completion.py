@@ -1,7 +1,5 @@
 """`mgpu completion`, as bash, zsh and fish themselves complete by it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

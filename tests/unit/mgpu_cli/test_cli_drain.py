@@ -1,7 +1,5 @@
 """`mgpu drain GPU` and `mgpu undrain GPU`: what they ask of mgpud, and what they wait for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

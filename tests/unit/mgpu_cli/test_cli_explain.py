@@ -1,7 +1,5 @@
 """What shares and whole GPUs may do is what the rows of native_sched/nvidia/rm/interface.def say."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`mgpu set`, `mgpu policy` and `mgpu top`: what they ask, and what they show of the answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`mgpu events` and `mgpu logs`, and the names that engines have for containers in all that is shown."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

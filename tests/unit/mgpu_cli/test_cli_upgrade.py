@@ -1,7 +1,5 @@
 """`mgpu upgrade` before anything that runs here: a holder that is a socket in the tests' hands."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

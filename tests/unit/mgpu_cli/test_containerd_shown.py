@@ -1,7 +1,5 @@
 """What mgpu ps and describe make of what containerd tells, and of a pause."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

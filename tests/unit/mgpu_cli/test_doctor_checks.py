@@ -1,7 +1,5 @@
 """Each check of mgpu doctor, on a node that has its fault and no other."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,8 +1,6 @@
 """mgpu doctor as a command: what it prints, its status, its time; and what it asks of the machine it runs
 on."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """mgpu doctor on a node with CRI-O."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

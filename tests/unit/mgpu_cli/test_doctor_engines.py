@@ -1,7 +1,5 @@
 """How containerd matches annotations: Go's path.Match, whose * ends at a slash."""
 
-from __future__ import annotations
-
 import pytest
 
 from mgpu_cli.doctor import engines

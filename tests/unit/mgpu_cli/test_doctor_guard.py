@@ -1,7 +1,5 @@
 """What doctor says of the guard, which keeps NVIDIA's open files from processes without a grant."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

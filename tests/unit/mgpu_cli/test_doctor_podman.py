@@ -1,7 +1,5 @@
 """podman on a node where it is slow to answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mgpu_cli.doctor import podman

@@ -1,7 +1,5 @@
 """The manual page mgpu(1): it is what the commands say, groff reads it, and it is installed."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

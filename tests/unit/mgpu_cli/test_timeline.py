@@ -1,7 +1,5 @@
 """From the scheduler's events to who had the card when, and that as a trace and a picture."""
 
-from __future__ import annotations
-
 import json
 import time
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What `mgpu web --node` shows of nodes: what their metrics say, or why they say nothing."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import threading

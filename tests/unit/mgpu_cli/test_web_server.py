@@ -1,7 +1,5 @@
 """What `mgpu web` answers to whom, and how it is started."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import signal

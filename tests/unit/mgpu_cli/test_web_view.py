@@ -1,7 +1,5 @@
 """What the page of `mgpu web` is told: what the commands tell, of bounded size, and mgpud is seldom asked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

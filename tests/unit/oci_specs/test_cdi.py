@@ -1,7 +1,5 @@
 """CDI specs: reading, conflicts, and what becomes of their edits."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

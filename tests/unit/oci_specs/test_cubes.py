@@ -1,7 +1,5 @@
 """The cube algebra, and the cubes of the commands that the filter leaves alone."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """NVIDIA_DRIVER_CAPABILITIES as NVIDIA's runtime reads it, and which of the driver's files come with each."""
 
-from __future__ import annotations
-
 import pytest
 
 from native_sched.daemon.grants import driver_files

@@ -1,7 +1,5 @@
 """How a grant changes a spec, and above all what it leaves alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

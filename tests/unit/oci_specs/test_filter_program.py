@@ -1,7 +1,5 @@
 """Which programs of filters are taken for mgpu's: those that hand over or refuse all of its calls."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

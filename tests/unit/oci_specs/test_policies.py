@@ -1,7 +1,5 @@
 """The compute policies: one list for C, one for Python and one for the schemas, and they agree."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Which specs reach NVIDIA nodes: what real engines write, and one thing at a time on top of it."""
 
-from __future__ import annotations
-
 import copy
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rewrite against libseccomp itself: what each filter decides, before and after."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

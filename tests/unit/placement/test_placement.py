@@ -1,7 +1,5 @@
 """How much of a card a request is, and whether the card has it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which cards a request gets: by policy, by strategy, by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

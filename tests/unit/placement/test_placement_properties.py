@@ -1,7 +1,5 @@
 """Whatever is asked in whatever order, no card is given away twice and the answer is always the same."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given, settings

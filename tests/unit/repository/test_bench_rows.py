@@ -1,7 +1,5 @@
 """A benchmark that fails loses nothing of the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Subjects of commits as CONTRIBUTING.md asks for them, judged by the hook's own program."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`make count`: what it counts, on sources made for it, and on this repository."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

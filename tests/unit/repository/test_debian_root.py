@@ -1,7 +1,5 @@
 """Roots of other Debian releases: what is asked of mmdebstrap."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The demo judges itself, so each of its promises must be able to fail."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from copy import deepcopy

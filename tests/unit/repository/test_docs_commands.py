@@ -1,7 +1,5 @@
 """What the pages say exists does exist; what the README's console blocks print is tested on the engines."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

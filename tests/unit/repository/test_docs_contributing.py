@@ -1,7 +1,5 @@
 """What contributors are told: commands are run, files exist, templates and editors' settings are read."""
 
-from __future__ import annotations
-
 import configparser
 import importlib.metadata
 import os

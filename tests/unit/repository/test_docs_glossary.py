@@ -1,7 +1,5 @@
 """docs/glossary.md decides once: no term twice, no replaced word that is a term, no identifier two ways."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/node.md says of node.toml what NodeConfig and its schema say."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 import tomllib

@@ -1,7 +1,5 @@
 """docs/threads.md: every thread and every lock of the engine is in its tables, and nothing else is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

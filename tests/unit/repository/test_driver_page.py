@@ -1,7 +1,5 @@
 """docs/nvidia-driver.md names a stage for everything that only a card can say."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """Programs of frameworks, of video engines and of whole cards on a card: judged by what they say."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -3,8 +3,6 @@ not by a list: a container that is empty at first in Python; memory, threads and
 Each has a row in growable.tsv, which names the constant by which it is bounded, and what takes a place there.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -2,8 +2,6 @@
 start.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """A run whose tests leave many descriptors open fails, unless it ends for another reason."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

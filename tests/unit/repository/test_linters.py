@@ -1,7 +1,5 @@
 """What a linter can say about the sources, as tests."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the Makefile names by itself is there: `make` says nothing of a test file of another name."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of minutes that a run ends with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tests.support import minutes

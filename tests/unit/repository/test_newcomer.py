@@ -4,8 +4,6 @@ Whole, the tests that judge it pass. With a place forgotten one of them fails an
 place that no step of the page names, or a step that is no place, is a mistake of the page.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The products' packages: each file is in one of them, and the node's does without the others."""
 
-from __future__ import annotations
-
 import sys
 from importlib import metadata
 from pathlib import Path, PurePath

@@ -1,7 +1,5 @@
 """tests/gpu/record.c writes down what a program asks of NVIDIA's nodes, and of nothing else."""
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

@@ -1,7 +1,5 @@
 """The pages as a site: built as strictly as mkdocs can, and a page or a link that is wrong ends the build."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A socket is seen without a connection to it."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle that was edited after mgpu had rewritten its spec: others' parts count, mgpu's are refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a row of interface.def names is there: a handler, and the simulated driver's for what is executed."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

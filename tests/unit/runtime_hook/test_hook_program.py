@@ -1,7 +1,5 @@
 """mgpu-hook: what it sends, what it makes of the reply, and how it fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

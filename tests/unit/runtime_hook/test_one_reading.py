@@ -1,7 +1,5 @@
 """Specs that runtimes read otherwise than mgpu does are refused."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

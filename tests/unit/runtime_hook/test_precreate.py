@@ -2,8 +2,6 @@
 give.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

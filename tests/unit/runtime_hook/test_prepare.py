@@ -2,8 +2,6 @@
 may send.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The create path's JSON is json's own, value for value and refusal for refusal."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A start for which there is no room yet, since a container that has ended still has what it had."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

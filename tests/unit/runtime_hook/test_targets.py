@@ -1,7 +1,5 @@
 """What a runtime can make in a root for a container in a user namespace."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

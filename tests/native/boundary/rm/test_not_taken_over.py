@@ -2,8 +2,6 @@
 driver.
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 from ctypes import create_string_buffer

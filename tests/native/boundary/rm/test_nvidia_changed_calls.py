@@ -1,7 +1,5 @@
 """Calls that only their caller can make, changed into others after mgpud has looked at them."""
 
-from __future__ import annotations
-
 import errno
 
 from tests.native.nvidia_mediated import Tenant, World

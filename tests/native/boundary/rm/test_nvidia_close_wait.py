@@ -1,7 +1,5 @@
 """A call that asks for memory, or how much is free, waits until closing files of its container are closed."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """What the driver takes for a channel group by itself, measured on a simulated card, where it is known."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -2,8 +2,6 @@
 however long, and the driver sees addresses of mgpud alone.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterator

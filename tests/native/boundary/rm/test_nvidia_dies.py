@@ -4,8 +4,6 @@ The tenant waits all the while, or is torn out of the wait by a signal, with whi
 under a new name, or comes no more.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import signal

@@ -1,7 +1,5 @@
 """What the daemon is woken for: the end of what a tenant that is to be removed still had."""
 
-from __future__ import annotations
-
 import os
 
 from tests.native.nvidia_mediated import World

@@ -2,8 +2,6 @@
 name.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 

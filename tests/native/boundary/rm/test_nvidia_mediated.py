@@ -2,8 +2,6 @@
 comes to.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import struct

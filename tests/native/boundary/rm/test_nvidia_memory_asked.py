@@ -2,8 +2,6 @@
 before the driver is asked.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """SYS_PARAMS: the driver keeps the first size of a memory block that it is told, for the whole machine."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import struct

@@ -2,8 +2,6 @@
 are in tests/hostile/test_peers.py.
 """
 
-from __future__ import annotations
-
 import struct
 
 import pytest

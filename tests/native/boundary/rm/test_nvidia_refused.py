@@ -3,8 +3,6 @@
 Commands of nvidia-uvm are notified, and so are escapes by the filter of the kit for cards.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Memory that processes of a container share by SHARE and by their clients' policies."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 

@@ -1,7 +1,5 @@
 """Sizes that RM judges and we do not: what each driver's programs pass is taken, others hear RM's own no."""
 
-from __future__ import annotations
-
 import functools
 import struct
 from pathlib import Path

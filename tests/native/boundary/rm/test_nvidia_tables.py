@@ -1,7 +1,5 @@
 """What NVIDIA's driver takes of a card by itself: page tables, address spaces, channels."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import struct

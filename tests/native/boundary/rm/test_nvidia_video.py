@@ -2,8 +2,6 @@
 unmapping, sessions, and that nothing of it is a container's without the driver capability.
 """
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 does, and none reaches another's by it.
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 from collections.abc import Iterator

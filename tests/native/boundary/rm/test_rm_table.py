@@ -1,7 +1,5 @@
 """The RM interface by driver version: C and Python read the same file, and the page shows it."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import itertools

@@ -1,7 +1,5 @@
 """How often a call is searched for in the tables of interface.def: a number that only falls."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The ways of docs/architecture.md, walked: through how many files each leads, and how often the file that is
 entered most. `python -m pytest tests/native/boundary/rm/test_walks.py -s` prints them."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """Memory that nvidia-uvm has mapped: its charge ends with the last mapping, not with its RM object."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

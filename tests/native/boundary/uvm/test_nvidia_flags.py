@@ -2,8 +2,6 @@
 ends.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 

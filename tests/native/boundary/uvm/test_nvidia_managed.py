@@ -2,8 +2,6 @@
 unseen.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,8 +1,6 @@
 """External mappings of nvidia-uvm: their page tables count against the cap, and are given back to the
 byte."""
 
-from __future__ import annotations
-
 import errno
 import struct
 from itertools import count

@@ -1,7 +1,5 @@
 """What the driver takes for a channel group is charged while nvidia-uvm retains one of its channels."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """An address space is registered with nvidia-uvm on the file that mgpud looks at, and so are its channels."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

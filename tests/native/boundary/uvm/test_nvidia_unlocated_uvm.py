@@ -1,7 +1,5 @@
 """Memory that only a mapping of nvidia-uvm keeps, on an unlocated file, stays charged."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """One tenant takes no table of the node's from the others: each has a bound of its own, and these sum up."""
 
-from __future__ import annotations
-
 import os
 import re
 from datetime import UTC, datetime

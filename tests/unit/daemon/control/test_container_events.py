@@ -1,7 +1,5 @@
 """`watch` and `inventory`: what mgpud tells the node process of a cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

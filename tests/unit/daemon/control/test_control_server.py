@@ -1,7 +1,5 @@
 """What mgpud answers to whatever a peer sends."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

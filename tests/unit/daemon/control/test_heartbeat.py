@@ -1,7 +1,5 @@
 """When mgpud says that it is alive, and when it ends or refuses by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The next mgpud goes on where the one before was."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 counts.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """The node's cards follow the driver while mgpud runs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace

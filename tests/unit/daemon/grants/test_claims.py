@@ -1,7 +1,5 @@
 """Prepared claims: who gets what by them, and what becomes of them in the next mgpud."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

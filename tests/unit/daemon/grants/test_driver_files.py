@@ -1,7 +1,5 @@
 """A container gets the nodes that are mediated and the driver's files, whatever else its CDI spec brings."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

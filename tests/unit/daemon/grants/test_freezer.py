@@ -1,7 +1,5 @@
 """The kernel's freezer: where its state is, what it says, and that a container's pause is told once."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -1,7 +1,5 @@
 """People know a pod's containers by their names, not by an id of 64 digits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a mgpud writes down: whole or not at all, and known again when it is not whole."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

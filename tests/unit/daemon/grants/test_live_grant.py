@@ -1,7 +1,5 @@
 """`set`: changing what a running container was granted, whole or not at all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

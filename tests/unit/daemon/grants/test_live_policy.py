@@ -1,7 +1,5 @@
 """`policy` and `timeline`: whose word a card's policy is, and what the scheduler did."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

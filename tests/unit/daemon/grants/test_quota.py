@@ -1,7 +1,5 @@
 """The percentages that the scheduler is told, from the grants on the cards."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

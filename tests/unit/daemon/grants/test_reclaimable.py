@@ -1,7 +1,5 @@
 """Admission of containers whose memory gives way, and of others on their cards."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast

@@ -1,7 +1,5 @@
 """Admission of a container of a checkpoint: where it may come back to, and that it counts as evicted."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the engine's scheduler is told as containers come, change and go."""
 
-from __future__ import annotations
-
 from contextlib import closing, suppress
 
 import pytest

@@ -1,7 +1,5 @@
 """Which containers have lost the listener of their main process, and what becomes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,8 +1,6 @@
 """mgpud's end: what its watcher tells goes into grants, and whatever becomes of the watcher, mgpud goes
 on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Alerts for Prometheus, as promtool judges them: what each is for raises it, and a well node none."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

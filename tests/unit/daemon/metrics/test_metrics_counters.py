@@ -1,8 +1,6 @@
 """The engine's counters by themselves: which bucket, which reason, and who has been at one call for how
 long."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import subprocess

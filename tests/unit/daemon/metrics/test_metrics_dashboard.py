@@ -2,8 +2,6 @@
 there.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The watchdog, the `health` verb and `mgpu health`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

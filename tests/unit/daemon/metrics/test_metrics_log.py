@@ -1,7 +1,5 @@
 """mgpud's log: whatever is in a name, one event is one line, and no program fills a disk with them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Metrics over HTTP: whatever a client sends, and however many come."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -1,7 +1,5 @@
 """What a scrape says: every series from the first one on, no series twice, and what is counted only rises."""
 
-from __future__ import annotations
-
 import ast
 import re
 import statistics

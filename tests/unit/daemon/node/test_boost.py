@@ -1,7 +1,5 @@
 """mgpud goes before others while it starts, with the threads that it starts then, and not afterwards."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """MIG capabilities: a container gets those of its own instances."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the size of a channel group is known from: node.toml, the previous mgpud, the card, or nowhere."""
 
-from __future__ import annotations
-
 import errno
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The structs and enums that Python declares of the engine library are those that a C compiler sees."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Real cards, from an NVML that answers as its documentation says."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace

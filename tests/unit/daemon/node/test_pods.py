@@ -1,7 +1,5 @@
 """What a cluster makes of the published manifests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

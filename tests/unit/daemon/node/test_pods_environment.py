@@ -1,7 +1,5 @@
 """What a pod's container asks by its environment counts for nothing, unless the node's operator says so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The container of a process, by its pid namespace: a pid alone may be a stranger's by now."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the scheduler does without on a card: said once in the log, and to all that ask."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import pytest

@@ -1,7 +1,5 @@
 """Host memory that a container can still take, by the limits of both cgroup hierarchies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

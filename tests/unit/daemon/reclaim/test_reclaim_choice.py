@@ -1,7 +1,5 @@
 """The choice of containers to evict and to restore, in virtual time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

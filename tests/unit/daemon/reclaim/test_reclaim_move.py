@@ -2,8 +2,6 @@
 any step: all of its processes come to one place, and its grant says which.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Iterator

@@ -2,8 +2,6 @@
 mgpu-checkpoint: no container holds up another, and each request has an end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

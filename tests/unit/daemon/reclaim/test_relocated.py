@@ -2,8 +2,6 @@
 whatever is refused, and wherever mgpud ends, the next one finds every process in one place and can go on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os
