@@ -1,12 +1,14 @@
 """What the page shows of several nodes: what their metrics say."""
 
+import errno
 import http.client
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -138,6 +140,29 @@ class _Unix(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+@contextmanager
+def _no_longer_than(seconds: float, link: socket.socket) -> Iterator[None]:
+    """A socket's own time limit is for each read alone, and a node may send a byte at a time. TimeoutError."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        with suppress(OSError):
+            link.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        yield
+    except http.client.HTTPException:
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise TimeoutError(errno.ETIMEDOUT, "Timed out")
+
+
 def fetch(url: str) -> str:
     """What is there by GET; it follows no redirection. OSError."""
     at = urlsplit(url)
@@ -147,12 +172,12 @@ def fetch(url: str) -> str:
         link = http.client.HTTPSConnection(at.netloc, timeout=ANSWER_S)
     else:
         link = http.client.HTTPConnection(at.netloc, timeout=ANSWER_S)
-    try:
-        link.request("GET", "/metrics" if at.scheme == "unix" else at.path or "/metrics")
-        reply = link.getresponse()
-        body = reply.read(ANSWER_MAX_BYTES + 1)
-    finally:
-        link.close()
+    with closing(link):
+        link.connect()
+        with _no_longer_than(ANSWER_S, link.sock):
+            link.request("GET", "/metrics" if at.scheme == "unix" else at.path or "/metrics")
+            reply = link.getresponse()
+            body = reply.read(ANSWER_MAX_BYTES + 1)
     if reply.status != http.client.OK:
         raise OSError(f"answers {reply.status} {reply.reason}")
     if len(body) > ANSWER_MAX_BYTES:

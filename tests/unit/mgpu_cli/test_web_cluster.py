@@ -3,8 +3,9 @@
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -105,14 +106,20 @@ def test_node_that_does_not_answer_hides_no_other() -> None:
 
 
 @contextmanager
-def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
+def answering(status: int, body: bytes, gap_s: float = 0, **headers: str) -> Iterator[str]:
     class Session(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            if not gap_s:
+                self.wfile.write(body)
+                return
+            with suppress(OSError):
+                for byte in body:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(gap_s)
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -136,6 +143,18 @@ def test_metrics_are_fetched_whole_or_not(monkeypatch: pytest.MonkeyPatch) -> No
     with answering(302, b"", Location="http://127.0.0.1:1/") as url:
         with pytest.raises(OSError, match="answers 302"):
             fetch(url)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Length": str(len(TEXT))}], ids=["to its end", "counted"])
+def test_nodes_that_send_a_byte_at_a_time_have_no_longer_than_others(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    monkeypatch.setattr(cluster, "ANSWER_S", 0.3)
+    with (
+        answering(200, TEXT.encode(), 0.05, **headers) as url,
+        pytest.raises(TimeoutError, match="Timed out"),
+    ):
+        fetch(url)
 
 
 @pytest.mark.parametrize("word", ["one", "=http://x", "one=ftp://x", "one=/run/x"])
