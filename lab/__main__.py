@@ -36,6 +36,11 @@ OTHER_CHIPS = ("gh100",)
 @click.option(
     "--engine", type=click.Path(path_type=Path), help="mgpu's engine, in place of the one that is installed."
 )
+@click.option(
+    "--modules",
+    type=click.Path(path_type=Path),
+    help="A folder with nvidia.ko and nvidia-uvm.ko, built for the pair's kernel, in place of the pair's.",
+)
 @click.option("--chip", default="ga102")
 @click.option("--cards", default=1)
 @click.option("--memory-mib", default=4096)
@@ -48,23 +53,28 @@ def main(
     interactive: bool,
     card: Path,
     engine: Path | None,
+    modules: Path | None,
     chip: str,
     cards: int,
     memory_mib: int,
 ) -> None:
     """Run lab/tests in a guest with NVIDIA's driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
     try:
-        chosen = pairs.PAIRS if every_pair else (pairs.named(pair),)
+        named = pairs.with_driver(pairs.named(pair), modules) if modules else pairs.named(pair)
+        chosen = pairs.PAIRS if every_pair else (named,)
         machines = [(one, chip) for one in chosen]
         if every_pair:
             machines += [(pairs.PAIRS[0], other) for other in OTHER_CHIPS]
-        wishes = [Wish(one, card.absolute(), of, cards, memory_mib, engine=engine) for one, of in machines]
+        wishes = [
+            Wish(one, card.absolute(), of, cards, memory_mib, engine=engine, modules=modules)
+            for one, of in machines
+        ]
         if interactive:
             sys.exit(shell.prompt(wishes[0]))
         which = collection.every if tests or every or every_pair else collection.usual
-        named = collection.tests(tests, collection.short if short else which)
+        chosen_tests = collection.tests(tests, collection.short if short else which)
         with _record(every_pair) as say:
-            sys.exit(judge(wishes, named, say))
+            sys.exit(judge(wishes, chosen_tests, say))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)

@@ -4,6 +4,8 @@ import struct
 
 IMAGE_BYTES = 0x10000
 SIGNATURE_BYTES = 4096
+# An ELF note without an identity: 580 and later do not start without it.
+BUILD_ID = struct.pack("<III4s20s", 4, 20, 3, b"GNU", b"")
 SIGNED_FOR = ("tu10x", "tu11x", "ga100", "ga10x", "ad10x", "gh100")
 # The file for chips up to Turing, and that for later ones.
 NAMES = ("gsp_tu10x.bin", "gsp_ga10x.bin")
@@ -16,6 +18,7 @@ _RISCV = 243
 
 def made(version: str) -> bytes:
     sections = {".fwversion": version.encode() + b"\0", ".fwimage": bytes(IMAGE_BYTES)}
+    sections[".note.gnu.build-id"] = BUILD_ID
     sections |= {f".fwsignature_{chip}": bytes(SIGNATURE_BYTES) for chip in SIGNED_FOR}
     return _elf(sections)
 

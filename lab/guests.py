@@ -32,7 +32,7 @@ cp -a /lab/. /root/lab"""
 @dataclass(frozen=True)
 class Wish:
     """What kind of machine. card: the program that plays the cards; chip: its name of one. engine: mgpu's, in
-    place of the one that is installed.
+    place of the one that is installed. modules: a folder with the driver's two, in place of the pair's.
     """
 
     pair: Pair
@@ -43,6 +43,7 @@ class Wish:
     start: str = QUICK
     append: str = ""
     engine: Path | None = None
+    modules: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ def _carried(wish: Wish) -> Iterator[tuple[str, int, bytes]]:
                     path.read_bytes(),
                 )
     for name in modules.MODULES:
-        yield f"lab/modules/{name}", 0o644, (modules.built(pair) / name).read_bytes()
+        built = wish.modules or modules.built(pair)
+        yield f"lab/modules/{name}", 0o644, (built / name).read_bytes()
     for name in firmware.NAMES:
         yield f"lab/firmware/nvidia/{pair.driver.version}/{name}", 0o644, firmware.made(pair.driver.version)
     if wish.engine:

@@ -2,7 +2,9 @@
 here, never the driver.
 """
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab.error import LabError
 
@@ -58,12 +60,26 @@ LINUX_6_12 = Kernel(
 DRIVER_535 = Driver("535.261.03", "bookworm", "535.261.03-1")
 DRIVER_550 = Driver("550.163.01", "trixie", "550.163.01-2")
 
+# As modinfo reads it.
+VERSION = re.compile(rb"\0version=([0-9.]+)\0")
+
 # The first one is `make lab`'s.
 PAIRS = (
     Pair(DRIVER_550, LINUX_6_1),
     Pair(DRIVER_535, LINUX_6_1),
     Pair(DRIVER_550, LINUX_6_12),
 )
+
+
+def with_driver(pair: Pair, modules: Path) -> Pair:
+    """The pair's kernel, with the driver whose modules are in that folder."""
+    try:
+        said = VERSION.search((modules / "nvidia.ko").read_bytes())
+    except OSError as error:
+        raise LabError(f"{error.filename}: {error.strerror}") from error
+    if not said:
+        raise LabError(f"{modules / 'nvidia.ko'} does not say its version")
+    return Pair(Driver(said[1].decode(), "", ""), pair.kernel)
 
 
 def named(name: str) -> Pair:

@@ -2,11 +2,12 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 
 from lab.collection import Named
 from lab.guests import Running, Wish, running
+from lab.tests.answers import not_asked
 from lab.verdicts import Answer, Verdict, judged
 
 # The guest's time is slower than the wall clock's on a busy host, so a test's own limit comes first.
@@ -30,7 +31,7 @@ def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> Itera
         lap("attached")
         for file, some in groupby(tests, lambda test: test.name.partition(".")[0]):
             for test in some:
-                verdict = _verdict(guest, test)
+                verdict = _verdict(guest, test, not_asked(wish.pair.driver.branch))
                 say(verdict.line())
                 yield verdict
             lap(file)
@@ -39,7 +40,7 @@ def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> Itera
     say(f"lab: {', '.join(took)}; an attach took {max(attached['guest_s']):.2f} s of the guest's time")
 
 
-def _verdict(guest: Running, test: Named) -> Verdict:
+def _verdict(guest: Running, test: Named, needless: Collection[str]) -> Verdict:
     marks = [report.stat().st_size for report in guest.reports]
     limit_s = test.claim.limit_s
     if test.claim.alone:
@@ -48,7 +49,7 @@ def _verdict(guest: Running, test: Named) -> Verdict:
     held = [report.read_bytes() for report in guest.reports]
     before = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[:mark])]
     during = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[mark:])]
-    return judged(test.name, test.claim, done["failed"], during, before)
+    return judged(test.name, test.claim, done["failed"], during, before, needless)
 
 
 def _answers(report: bytes) -> list[Answer]:

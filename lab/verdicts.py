@@ -38,13 +38,21 @@ class Verdict:
 
 
 def judged(
-    test: str, claim: Claim, failed: str | None, during: Sequence[Answer], before: Sequence[Answer]
+    test: str,
+    claim: Claim,
+    failed: str | None,
+    during: Sequence[Answer],
+    before: Sequence[Answer],
+    not_asked: Collection[str] = (),
 ) -> Verdict:
-    """during: what the GSP answered while the test ran; before: since the guest started."""
+    """during: what the GSP answered while the test ran; before: since the guest started. not_asked: what this
+    driver need not ask, of the answers that do not matter.
+    """
     if failed is not None:
         return Verdict(test, FAILED, failed.strip().splitlines()[-1], claim.rows)
     whatever = dict(claim.whatever)
-    needless = sorted(whatever.keys() - _made_up(during))
+    absent = set(not_asked) - {answer.name for answer in during}
+    needless = sorted(whatever.keys() - _made_up(during) - absent)
     if needless:
         return Verdict(
             test,

@@ -4,6 +4,12 @@
 TOLD = "the firmware is told of what RM has made, and RM reads no field of the answer"
 LINKS = "nvidia-uvm asks how the card is linked to others, and nothing is moved between cards"
 
+# What a driver asks no longer, by the branch that was the first not to.
+LAST_ASKED_BEFORE = {
+    "NV2080_CTRL_CMD_NVLINK_GET_LINK_AND_CLOCK_INFO": 580,
+    "NV2080_CTRL_CMD_NVLINK_SYNC_LINK_MASKS_AND_VBIOS_INFO": 580,
+}
+
 # A device's own address space, which RM makes when it is first needed.
 OWN_SPACE = {"NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES": TOLD}
 LINKED = {
@@ -29,3 +35,8 @@ WORKING = {
     "NV2080_CTRL_CMD_GPU_EVICT_CTX": TOLD,
     "NVA06F_CTRL_CMD_STOP_CHANNEL": TOLD,
 }
+
+
+def not_asked(branch: int) -> frozenset[str]:
+    """What a driver of that branch does not ask, and older ones do."""
+    return frozenset(name for name, since in LAST_ASKED_BEFORE.items() if branch >= since)

@@ -55,6 +55,18 @@ def test_pairs_are_found_by_name() -> None:
         pairs.named("1-2")
 
 
+def test_modules_of_somebody_elses_say_their_driver(tmp_path: Path) -> None:
+    first = pairs.PAIRS[0]
+    with pytest.raises(LabError, match=r"nvidia\.ko: No such file"):
+        pairs.with_driver(first, tmp_path)
+    (tmp_path / "nvidia.ko").write_bytes(b"\x7fELF license=Dual MIT/GPL\0version=999.1\0vermagic=6.1\0")
+    found = pairs.with_driver(first, tmp_path)
+    assert (found.driver.branch, found.kernel) == (999, first.kernel)
+    (tmp_path / "nvidia.ko").write_bytes(b"\x7fELF")
+    with pytest.raises(LabError, match="does not say its version"):
+        pairs.with_driver(first, tmp_path)
+
+
 def test_every_test_names_rows_of_the_docs() -> None:
     assert collection.tests((), collection.every)
     with pytest.raises(LabError, match=r"no test of lab/tests is called"):

@@ -42,7 +42,11 @@ def test_made_up_answers_before_a_test_count_where_it_rests_on_them() -> None:
 def test_exceptions_hold_for_made_up_answers_alone() -> None:
     careless = dataclasses.replace(PLAIN, whatever=(("NV_INVENTED", "its content is not looked at"),))
     assert state(careless, [INVENTED], []) == PASSED
-    assert state(careless, [Answer("NV_INVENTED", made_up=False)], []) == FAILED
+    real = [Answer("NV_INVENTED", made_up=False)]
+    assert state(careless, real, []) == FAILED
+    assert state(careless, [], []) == FAILED, "it is not asked for"
+    assert judged("files.polls", careless, None, [], [], ["NV_INVENTED"]).state == PASSED
+    assert judged("files.polls", careless, None, real, [], ["NV_INVENTED"]).state == FAILED
 
 
 def test_failures_decide_nothing_and_say_their_last_line() -> None:

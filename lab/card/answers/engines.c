@@ -133,6 +133,16 @@ static void put_vector(struct asked *asked, uint32_t row, uint32_t engine, uint3
     answer_put(asked, to + at[AT_intr_non_stall], non_stall, 4);
 }
 
+/* Of a category: the first and the last, a byte each, or from 580 on a mask of them. */
+static void put_subtree(struct asked *asked, uint32_t category, uint32_t subtree)
+{
+    const uint32_t *at = asked->card->layout->value;
+    uint32_t bytes = at[AT_intr_subtree_bytes];
+
+    answer_put(asked, at[AT_intr_subtrees] + (uint64_t)category * bytes,
+               bytes == sizeof(uint64_t) ? 1u << subtree : subtree * 0x101, bytes);
+}
+
 /* The halves of the tree: notifications in the first, what RM handles in the second, UVM's in the third. */
 static void put_subtrees(struct asked *asked)
 {
@@ -146,9 +156,7 @@ static void put_subtrees(struct asked *asked)
     };
 
     for (uint32_t i = 0; i < sizeof subtrees / sizeof subtrees[0]; i++)
-        for (uint32_t k = 0; k < at[AT_intr_subtree_bytes]; k++)
-            answer_put(asked, at[AT_intr_subtrees] + at[subtrees[i].category] * at[AT_intr_subtree_bytes] + k,
-                       subtrees[i].subtree, 1);
+        put_subtree(asked, at[subtrees[i].category], subtrees[i].subtree);
 }
 
 uint32_t answer_interrupts(struct asked *asked)

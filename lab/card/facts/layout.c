@@ -12,6 +12,22 @@ static const struct layout layouts[] = {
      {
 #include "550.163.01.def"
      }},
+    {"570.211.01",
+     {
+#include "570.211.01.def"
+     }},
+    {"580.142",
+     {
+#include "580.142.def"
+     }},
+    {"590.48.01",
+     {
+#include "590.48.01.def"
+     }},
+    {"595.45.04",
+     {
+#include "595.45.04.def"
+     }},
 };
 
 const struct layout *layout_known(uint32_t i)

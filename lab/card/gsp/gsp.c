@@ -18,7 +18,7 @@ struct gsp {
     struct objects objects;
 };
 
-/* How an alloc and a control begin. */
+/* How an alloc and a control begin; what a control has between this and its parameters is a fact. */
 struct control_head {
     uint32_t client, object, number, status, bytes, flags;
 };
@@ -111,7 +111,7 @@ static struct space *space_known(struct gsp *gsp, struct name name)
 static void follow_control(struct gsp *gsp, const struct control_head *head, const struct rpc *rpc)
 {
     const uint32_t *at = gsp->card->layout->value;
-    uint32_t levels = (uint32_t)sizeof *head + at[AT_pdes_levels];
+    uint32_t params = at[AT_control_params], levels = params + at[AT_pdes_levels];
     struct space *space;
 
     if (head->number == COPY_PDES)
@@ -119,7 +119,7 @@ static void follow_control(struct gsp *gsp, const struct control_head *head, con
             gsp, (struct name){head->client, head->object},
             (struct where){number_at(rpc, levels + 16, 4) == 1 ? VIDEO : HOST, number_at(rpc, levels, 8)});
     if (head->number == UNSET_PAGE_DIRECTORY) {
-        space = space_known(gsp, (struct name){head->client, (uint32_t)number_at(rpc, sizeof *head, 4)});
+        space = space_known(gsp, (struct name){head->client, (uint32_t)number_at(rpc, params, 4)});
         if (space)
             tables_unset(space);
     }
@@ -128,7 +128,8 @@ static void follow_control(struct gsp *gsp, const struct control_head *head, con
 static void control(struct gsp *gsp, struct rpc *rpc)
 {
     struct control_head *head = (struct control_head *)(void *)rpc->body;
-    struct asked asked = {gsp->card, rpc->body + sizeof *head, rpc->bytes - (uint32_t)sizeof *head};
+    uint32_t params = gsp->card->layout->value[AT_control_params];
+    struct asked asked = {gsp->card, rpc->body + params, rpc->bytes - params};
     bool scheduled = schedule_has(head->number);
     const struct answer *answer = scheduled ? &answer_scheduled : answer_of(head->number);
     char number[16];
@@ -241,7 +242,7 @@ static void request(struct gsp *gsp, struct rpc *rpc)
 {
     const uint32_t *at = gsp->card->layout->value;
 
-    if (rpc->function == at[AT_rpc_control] && rpc->bytes >= sizeof(struct control_head))
+    if (rpc->function == at[AT_rpc_control] && rpc->bytes >= at[AT_control_params])
         control(gsp, rpc);
     else if (rpc->function == at[AT_rpc_alloc] && rpc->bytes >= sizeof(struct alloc_head))
         alloc(gsp, rpc);

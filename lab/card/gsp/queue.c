@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct rpc_head) == RPC_HEADER_BYTES, "as rpc_message_head
 enum { SIGNATURE = 0x43505256, VERSION = 0x03000000, SWAP_READ = 1 };
 enum { WRITE_AT = 16, READ_AT = 32, STATUS_BYTES = 0x40000 };
 /* Of an alloc and of a control, in their bodies: how many bytes of parameters follow. */
-enum { CONTROL_PARAMS = 24, CONTROL_BYTES_AT = 16, ALLOC_PARAMS = 32, ALLOC_BYTES_AT = 20 };
+enum { CONTROL_BYTES_AT = 16, ALLOC_PARAMS = 32, ALLOC_BYTES_AT = 20 };
 
 /* The sum of all words of a message, folded; with the field for it zero, what that has to be. */
 static uint32_t queue_checksum(const uint8_t *message, size_t bytes)
@@ -134,15 +134,15 @@ static uint32_t take(struct queues *q, const struct rpc_head **head)
 static uint64_t body_bytes(const struct queues *q, const struct rpc_head *head, const uint8_t *body,
                            uint32_t room)
 {
-    uint32_t params;
+    uint32_t params, control = q->layout->value[AT_control_params];
 
     if (head->function == q->layout->value[AT_rpc_alloc] && room >= ALLOC_PARAMS) {
         memcpy(&params, body + ALLOC_BYTES_AT, sizeof params);
         return (uint64_t)ALLOC_PARAMS + params;
     }
-    if (head->function == q->layout->value[AT_rpc_control] && room >= CONTROL_PARAMS) {
+    if (head->function == q->layout->value[AT_rpc_control] && room >= control) {
         memcpy(&params, body + CONTROL_BYTES_AT, sizeof params);
-        return (uint64_t)CONTROL_PARAMS + params;
+        return (uint64_t)control + params;
     }
     return head->length < RPC_HEADER_BYTES ? 0 : head->length - RPC_HEADER_BYTES;
 }
