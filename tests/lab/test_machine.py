@@ -29,7 +29,9 @@ time.sleep(60)
 """
 
 
-def ask(tmp_path: Path, guest: str, *, kill_card: bool = False) -> tuple[str, list[int]]:
+def ask(
+    tmp_path: Path, guest: str, *, kill_card: bool = False, within_s: float = 2
+) -> tuple[str, list[int]]:
     """What the laboratory says of that guest, and the processes there were."""
     card = tmp_path / "card"
     programs = Programs(
@@ -44,7 +46,7 @@ def ask(tmp_path: Path, guest: str, *, kill_card: bool = False) -> tuple[str, li
             pids.extend(running(machine))
             if kill_card:
                 os.kill(machine.cards[0].pid, signal.SIGKILL)
-            machine.ask({"run": "x"}, 2)
+            machine.ask({"run": "x"}, within_s)
 
     with pytest.raises(LabError) as told:
         asked()
@@ -78,6 +80,18 @@ def test_broken_guests_are_one_line_with_the_console(tmp_path: Path, guest: str,
     assert said.startswith(line)
     assert "console" in said
     assert "\n" not in said
+    assert gone(pids)
+
+
+def test_guests_that_stand_still_are_seen_before_the_limit_of_their_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.machine.SILENT_S", 1)
+    began = time.monotonic()
+    beats = "for second in 4, 9: c.sendall(b'{\"beat\": %d.5}\\n' % second); time.sleep(0.7)"
+    said, pids = ask(tmp_path, beats, within_s=60)
+    assert time.monotonic() - began < 30
+    assert said.startswith("the guest stands still since its second 9.5; console")
     assert gone(pids)
 
 
