@@ -91,10 +91,8 @@ void mgpud_send(void)
         return;
     e = send_what_is_left(w);
     w->behind = e == -EBUSY;
-    if (e == -EAGAIN)
-        watch_again(w->fd, FROM_MGPUD, 0, EPOLLIN | EPOLLOUT);
-    else if (e == 0 || w->behind)
-        watch_again(w->fd, FROM_MGPUD, 0, EPOLLIN);
+    if (e == 0 || w->behind || e == -EAGAIN)
+        watch_again(w->fd, FROM_MGPUD, 0, e == -EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN);
     else
         disconnect(strerror(-e));
 }
@@ -116,6 +114,7 @@ static void adopt(struct candidate *c)
     struct mgpud *w = &mgpuds.now;
     int e;
 
+    mgpuds.next = -1;
     close_fd(&w->fd);
     close_fd(&w->pidfd);
     *w = (struct mgpud){
@@ -201,12 +200,8 @@ void mgpud_end(void)
     close_fd(&w->fd);
     close_fd(&w->pidfd);
     *w = (struct mgpud){.fd = -1, .pidfd = -1};
-    if (mgpuds.next >= 0) {
-        struct candidate *c = &mgpuds.candidates[mgpuds.next];
-
-        mgpuds.next = -1;
-        adopt(c);
-    }
+    if (mgpuds.next >= 0)
+        adopt(&mgpuds.candidates[mgpuds.next]);
 }
 
 static void tell_status(struct candidate *c)
@@ -301,6 +296,7 @@ static void mgpud_read(struct mgpud *w)
         say("listener %llu of mgpud %d refused", (unsigned long long)message.head.id, (int)w->pid);
         break;
     case HOLDER_ALL:
+        alive(w);
         w->gives_back = false;
         mgpud_send();
         break;
@@ -340,25 +336,28 @@ static int64_t silence_ms(struct mgpud *w, int64_t passed_ms)
 
     w->starved_ms = starved_ms(w->pid);
     starved = w->starved_ms - before_ms;
-    /* In a longer time the holder itself did not run, as when the machine was suspended. */
-    passed_ms = passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
     return starved <= 0 ? passed_ms : starved < passed_ms ? passed_ms - starved : 0;
 }
 
 static int64_t poll_served(struct mgpud *w, int64_t passed_ms)
 {
+    /* One that goes on from an earlier holder serves as it comes. */
+    int64_t times = w->serves || w->gives_back ? 1 : START_TIMES;
+
     if (w->pidfd < 0)
         return -1;
     if (w->behind)
         mgpud_send();
-    if (!mgpuds.watchdog_ms || !w->serves || w->doomed)
+    if (!mgpuds.watchdog_ms || w->doomed)
         return w->behind ? SILENCE_STEP_MS : -1;
+    /* In a longer time the holder itself did not run, as when the machine was suspended. */
+    passed_ms = passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
     w->silent_ms += silence_ms(w, passed_ms);
-    w->served_ms += passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
+    w->served_ms += w->serves ? passed_ms : 0;
     if (w->served_ms > CALM_MS)
         mgpuds.kills_lately = 0;
     /* If the next mgpud falls silent too, it may be an attack: then no more restarts. */
-    if (w->silent_ms > mgpuds.watchdog_ms << mgpuds.kills_lately) {
+    if (w->silent_ms > times * mgpuds.watchdog_ms << mgpuds.kills_lately) {
         say("mgpud %d has sent nothing for %lld ms: killed", (int)w->pid, (long long)w->silent_ms);
         mgpuds.killed++;
         mgpuds.kills_lately += mgpuds.kills_lately < KILLS_COUNTED_MAX;

@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* START_TIMES: the watchdog's time so often is what mgpud may take until it serves. */
 enum {
     CANDIDATES_MAX = 16,
     HELLO_TIMEOUT_MS = 5000,
+    START_TIMES = 6,
     SILENCE_STEP_MS = 1000,
     CALM_MS = 600000,
     KILLS_COUNTED_MAX = 6
@@ -26,7 +28,7 @@ struct mgpud {
     bool doomed;        /* SIGKILL is on its way */
     uint32_t sent;      /* listeners since WELCOME */
     int64_t served_ms;  /* since the first HOLDER_ALIVE */
-    int64_t silent_ms;  /* since the last HOLDER_ALIVE, of time in which the holder ran, and mgpud could */
+    int64_t silent_ms;  /* since WELCOME or the last HOLDER_ALIVE, of time in which both could run */
     int64_t starved_ms; /* for which its first thread has waited for a processor, in all */
 };
 

@@ -5,14 +5,29 @@ had.
 import asyncio
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from native_sched.daemon.links.holder import KEPT_TEXT_MAX, HolderLink, Listener, shortened
-from tests.support.holder import Holder, holding, message, send, stand_in
+from tests.support.holder import ALL, HEAD, HELLO, SERVING, Holder, holding, message, send, stand_in
 
 MANY = 700
+# An mgpud that comes back, sends this, and hangs.
+HANGS = """
+import socket, sys, time
+link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+link.connect(sys.argv[1])
+for word in sys.argv[2:]:
+    link.send(bytes.fromhex(word))
+time.sleep(60)
+"""
 
 
 async def soon(condition: Callable[[], bool], what: str) -> None:
@@ -157,3 +172,18 @@ def test_long_message_loses_its_annotations() -> None:
     assert len(shortened(long)) < KEPT_TEXT_MAX
     assert json.loads(shortened(long))["state"] == json.loads(message("c"))["state"]
     assert shortened(message("c")) == message("c")
+
+
+@pytest.mark.parametrize(
+    "words", [[HEAD.pack(HELLO, 1, SERVING)], [HEAD.pack(HELLO, 1, SERVING), HEAD.pack(ALL, 0, 0)]]
+)
+def test_mgpud_that_hangs_as_it_comes_back_has_the_watchdogs_time(
+    tmp_path: Path, words: list[bytes]
+) -> None:
+    """It serves already: it has no longer than any other that serves."""
+    argv = [sys.executable, "-c", HANGS, tmp_path / "holder.sock", *(word.hex() for word in words)]
+    with holding(tmp_path, "--watchdog-ms", "1000") as holder, subprocess.Popen(argv) as mgpud:
+        assert mgpud.wait(30) == -signal.SIGKILL
+        found = re.search(r"has sent nothing for (\d+) ms: killed", holder.log())
+        assert found
+        assert int(found[1]) < 3000

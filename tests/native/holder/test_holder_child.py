@@ -168,7 +168,8 @@ def test_first_mgpud_that_refuses_ends_the_holder_with_its_status(
     assert f"ended with status {status}" in done.err
 
 
-def test_mgpud_that_the_holder_before_had_begun_is_no_reason_to_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_mgpud_that_the_holder_before_had_begun_may_end_or_hang(tmp_path: Path, number: int) -> None:
     """It connects to the next holder before that one's own, and does not serve yet."""
     late, log = tmp_path / "late", tmp_path / "holder.log"
 
@@ -183,13 +184,15 @@ def test_mgpud_that_the_holder_before_had_begun_is_no_reason_to_end(tmp_path: Pa
             Mgpud(process).start()
             late.touch()
             until(lambda: "ended with status 1" in log.read_text(), "the holder's own is refused")
-            process.kill()
+            process.send_signal(number)
 
         going = Thread(target=go)
         going.start()
-        with holding(tmp_path, mgpud=once(f"-e {late}", "--beat")) as holder:
+        # It has six times that until it serves.
+        with holding(tmp_path, "--watchdog-ms", "1000", mgpud=once(f"-e {late}", "--beat")) as holder:
             going.join()
             serving(holder, 1)
+            assert not alive(process.pid)
 
 
 def test_restarts_are_delayed_after_repeated_deaths(tmp_path: Path) -> None:
