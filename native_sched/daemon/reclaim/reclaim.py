@@ -24,8 +24,8 @@ from oci_specs.refusal import Refusal, quoted
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 # A container that could not be moved is left alone for so long, or for a moment where that was not by itself:
-# mgpu-checkpoint ended, or the move could not be written down.
-_RETRY_S, _MOMENT_S = 10, 0.5
+# mgpu-checkpoint ended, or the move could not be written down. Each moment in a row is twice the one before.
+_RETRY_S, _MOMENT_S, _MOMENT_MOST_S = 10, 0.03, 0.5
 # Or for a quarter of a second, if an online call waits for it.
 _SOON_NS = _RETRY_S * _NS_PER_S - 250 * _NS_PER_MS
 # Room comes about without an event, as when an online container ends.
@@ -53,6 +53,7 @@ class Reclaimer:
         self._moves: dict[int, tuple[Grant, Mover, asyncio.Task[None]]] = {}
         self._evicted_ns = -_DRIVER_LAGS_NS
         self._retry_ns: dict[int, int] = {}
+        self._moments_s: dict[int, float] = {}
         self.counts = Counts()
 
     def wake(self) -> None:
@@ -74,7 +75,11 @@ class Reclaimer:
             with suppress(OSError):
                 await self._ready.start()
         while True:
-            again_s = self._begin()
+            try:
+                again_s = self._begin()
+            except Exception as error:  # a fault of ours: it looks again, as online may wait
+                LOG.unexpected({"exception": error})
+                again_s = _RETRY_S
             # wait_for() loses a cancellation that comes with the event.
             with suppress(TimeoutError):
                 async with asyncio.timeout(again_s):
@@ -181,7 +186,8 @@ class Reclaimer:
         again_ns = self._begin_restoration(grants, cards, now_ns)
         if not any(grant.reclaim.state != State.RUNNING for grant in grants) and not self._demanded(cards):
             return 60.0
-        return _LOOK_S if again_ns is None else min(_LOOK_S, max(0.0, (again_ns - now_ns) / _NS_PER_S))
+        dues_ns = [due for due in (again_ns, *self._retry_ns.values()) if due is not None and due > now_ns]
+        return min([_LOOK_S, *((due - now_ns) / _NS_PER_S for due in dues_ns)])
 
     @staticmethod
     def _demanded(cards: Mapping[int, Card]) -> bool:
@@ -192,6 +198,7 @@ class Reclaimer:
         self._restorations.ended(living)
         for tenant in self._retry_ns.keys() - living:
             del self._retry_ns[tenant]
+            self._moments_s.pop(tenant, None)
 
     def _boost(self, cards: Mapping[int, Card]) -> None:
         """An online call waits for what moves: that has to end before it can be evicted, or evicted again."""
@@ -348,10 +355,11 @@ class Reclaimer:
             LOG.info("evicted", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
             if asked is None:
                 self._restorations.evicted(before, self._evicted_ns)
-            grant.not_moved = ""
+            self._is_moved(grant)
         else:
             self._left(grant, why, rest_s)
-            if asked is None and config.unevictable == "end" and self._holds(grant):
+            for_good = rest_s >= _MOMENT_MOST_S and config.unevictable == "end"
+            if asked is None and for_good and self._holds(grant):
                 LOG.error("killed-unevictable", container=grant.container_id, why=why)
                 self._kill(grant)
         if grant.asked is asked:
@@ -370,7 +378,7 @@ class Reclaimer:
                 self.counts.away.note((back_ns - away_ns) / _NS_PER_S)
             self.counts.restored_bytes += size
             LOG.info("restored", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
-            grant.not_moved = ""
+            self._is_moved(grant)
         else:
             self._as_before(grant, asked)
             self._left(grant, why, rest_s)
@@ -380,7 +388,7 @@ class Reclaimer:
     async def _move(self, grant: Grant, mover: Mover, move: Callable[[], _Work]) -> tuple[str, float]:
         """Why it is not done, or empty, and for how many seconds it is left alone then.
 
-        Once more, if mgpu-checkpoint has ended and all is as before.
+        Once more, if mgpu-checkpoint has ended and all is as before, unless online would wait for its return.
         """
         before, why = grant.reclaim.state, ""
         for _ in range(2):
@@ -394,12 +402,26 @@ class Reclaimer:
                 self._lose(grant, error)
                 return str(error), _RETRY_S
             except NotMoved as error:
-                return str(error), _MOMENT_S if isinstance(error, NotWritten) else _RETRY_S
+                return str(error), self._moment_s(grant) if isinstance(error, NotWritten) else _RETRY_S
             except OSError as error:
                 return error.strerror or str(error), _RETRY_S
-            if grant.reclaim.state != before:
+            if grant.reclaim.state != before or (before == State.EVICTED and self._gives_way(grant)):
                 break
-        return why, _MOMENT_S
+        return why, self._moment_s(grant)
+
+    def _gives_way(self, grant: Grant) -> bool:
+        """An online call waits for the room that it is to come back to."""
+        cards = self._cards() if grant.reclaimable else {}
+        return any(card in cards and cards[card].demanded_bytes for card in grant.reclaim.bytes)
+
+    def _moment_s(self, grant: Grant) -> float:
+        before_s = self._moments_s.get(grant.tenant, _MOMENT_S / 2)
+        self._moments_s[grant.tenant] = min(2 * before_s, _MOMENT_MOST_S)
+        return self._moments_s[grant.tenant]
+
+    def _is_moved(self, grant: Grant) -> None:
+        grant.not_moved = ""
+        self._moments_s.pop(grant.tenant, None)
 
     def _holds(self, grant: Grant) -> bool:
         with suppress(OSError):  # it has ended meanwhile
@@ -423,7 +445,9 @@ class Reclaimer:
             await mover.recover(grant)
         except Lost as error:
             self._lose(grant, error)
-        except (Gone, NotMoved) as error:
+        except Gone as error:
+            self._left(grant, str(error), self._moment_s(grant))
+        except NotMoved as error:
             self._left(grant, str(error))
         LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
         if came and grant.reclaim.state == State.EVICTED:

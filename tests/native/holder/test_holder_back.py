@@ -181,7 +181,7 @@ def test_mgpud_that_hangs_as_it_comes_back_has_the_watchdogs_time(
     tmp_path: Path, words: list[bytes]
 ) -> None:
     """It serves already: it has no longer than any other that serves."""
-    argv = [sys.executable, "-c", HANGS, tmp_path / "holder.sock", *(word.hex() for word in words)]
+    argv = [sys.executable, "-c", HANGS, str(tmp_path / "holder.sock"), *(word.hex() for word in words)]
     with holding(tmp_path, "--watchdog-ms", "1000") as holder, subprocess.Popen(argv) as mgpud:
         assert mgpud.wait(30) == -signal.SIGKILL
         found = re.search(r"has sent nothing for (\d+) ms: killed", holder.log())

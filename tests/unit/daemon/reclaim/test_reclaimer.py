@@ -16,6 +16,7 @@ from native_sched.daemon.engine_abi import Process
 from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim import move
+from native_sched.daemon.reclaim import reclaim as reclaiming
 from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone, Patience
 from oci_specs.refusal import Refusal
 from tests.unit.reclaimer_support import FIRST_PID, HELD, WITHIN_S, Node, made
@@ -50,16 +51,31 @@ def test_moves_and_the_time_away_are_noted(node: Node) -> None:
     assert counts.away.sum_s > counts.restoring.sum_s > 0
 
 
-def test_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(node: Node) -> None:
+def test_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An online call may wait for it."""
-    one = node.container()
-    node.driver.dies, node.engine.demands = 2, {0}
-    node.runs(lambda: bool(one.not_moved) and one.tenant not in node.reclaimer._moves)
-    node.runs(lambda: True)
-    assert [verb for verb, _ in node.driver.steps] == ["lock", "lock"]
-    assert one.reclaim.state == "running"
+    one, rests, rest = node.container(), list[float](), node.reclaimer._rest
+
+    def noted(grant: Grant, seconds: float) -> None:
+        rests.append(seconds)
+        rest(grant, seconds)
+
+    monkeypatch.setattr(node.reclaimer, "_rest", noted)
+    node.driver.dies, node.engine.demands = 6, {0}
     node.runs(lambda: one.reclaim.state == "evicted")
-    assert [verb for verb, _ in node.driver.steps[2:]] == ["lock", "checkpoint"]
+    assert rests == [0.03, 0.06, 0.12]
+    assert node.reclaimer._moments_s == {}
+
+
+def test_container_is_not_ended_for_a_helper_that_dies_now_and_then(ending: Node) -> None:
+    one = ending.container()
+    ending.driver.dies, ending.engine.demands = 6, {0}
+    ending.runs(lambda: one.reclaim.state == "evicted")
+    assert ending.killed == []
+    other = ending.container(1)
+    ending.driver.dies, ending.engine.demands = 1000, {1}
+    ending.runs(lambda: ending.killed == [other])
 
 
 def test_move_that_cannot_be_written_down_is_tried_again_in_a_moment(
@@ -92,6 +108,24 @@ def test_online_does_not_wait_for_a_restoration_whose_helpers_died(node: Node) -
     node.reclaimer._rest(grant)
     node.runs(lambda: grant.reclaim.state == ReclaimState.EVICTED)
     assert node.driver.steps == [], "nothing was moved, so nothing is moved back"
+
+
+def test_restoration_whose_helper_died_gives_way_to_online(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has moved nothing. Once more at once, and online would wait for all of it, and for its eviction."""
+    one = node.container(state="evicted")
+
+    async def restore(pid: int, _patience: Patience, _pairs: object = ()) -> None:
+        if not node.driver.steps:
+            node.engine.demands, node.driver.dies = {0}, 1
+        await node.driver.step("restore", pid)
+
+    monkeypatch.setattr(node.driver, "restore", restore)
+    node.runs(lambda: bool(one.not_moved))
+    node.runs(lambda: True)
+    assert (one.reclaim.state, node.driver.steps) == ("evicted", [("restore", node.pid(one))])
+    node.runs(lambda: one.reclaim.state == "running", node.engine.demands.clear)
 
 
 def test_what_an_evicted_container_waits_for_is_told(node: Node) -> None:
@@ -313,6 +347,23 @@ def test_helper_that_is_not_installed_is_gone(tmp_path: Path, monkeypatch: pytes
         alone.close()
 
     asyncio.run(run())
+
+
+def test_fault_of_one_look_is_not_the_last(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, faults = node.container(), [True]
+    look = node.engine.card_memory
+
+    def broken(card: int) -> Any:
+        if faults:
+            faults.clear()
+            raise TypeError("a fault")
+        return look(card)
+
+    monkeypatch.setattr(reclaiming, "_RETRY_S", 0.01)
+    monkeypatch.setattr(node.engine, "card_memory", broken)
+    node.engine.demands = {0}
+    node.runs(lambda: one.reclaim.state == "evicted")
+    assert faults == []
 
 
 def test_reclaimer_ends_although_something_happens_at_that_moment(node: Node) -> None:
