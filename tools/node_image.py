@@ -43,12 +43,17 @@ def make(prefix: Path, archive: Path) -> int:
             )
         for empty in ("tmp", "host"):
             (root / empty).mkdir()
+        _say(f"packing {archive}")
         pack_image.pack(
             archive,
             _image("mgpu", [root], f"{PLACE}/bin/mgpu-agent"),
             _image("mgpu-scheduler", [root, more], f"{PLACE}/bin/mgpu-scheduler"),
         )
     return taken
+
+
+def _say(step: str) -> None:
+    print(f"node-image: {step}", flush=True)
 
 
 def _image(program: str, layers: Sequence[Path], command: str) -> pack_image.Image:
@@ -74,10 +79,12 @@ def _move_schedulers(tree: Path, more: Path) -> None:
 
 
 def _fill(tree: Path, prefix: Path) -> None:
+    _say("a Python and its packages")
     site = portable.python(tree, requirements.requirements(("run", "cluster", "scheduler")))
     # Where Debian's Python looks.
     (tree / "lib" / "python3").mkdir()
     (tree / "lib" / "python3" / "dist-packages").symlink_to(f"../{portable.VERSION}/site-packages")
+    _say("mgpu, and the libraries that all of it needs (ten seconds)")
     portable.mgpu(tree, site, prefix, launcher=_launcher)
     sim = tree / "lib" / "mgpu" / "sim"
     portable.bind(tree, PLACE, own=prefix, foreign=lambda path: path.is_relative_to(sim))
