@@ -12,7 +12,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -24,6 +23,7 @@ from tests.bench.curves import line, text
 from tests.bench.rows import Row
 from tests.bench.traces import FOLDER, OURS, PLAIN
 from tests.bench.traces_policy import Policy
+from tests.support.commands import run
 
 ORDERS = int(os.environ.get("MGPU_GRID_ORDERS", "3"))
 FIRST_ORDER = 42
@@ -109,7 +109,7 @@ def requests(point: Point) -> list[dict[str, Any]]:
     if not file.exists():
         said = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
         program = [sys.executable, str(FOLDER / "mixes.py"), *said, "--cpu-pods", str(point.other)]
-        made = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+        made = run(*program, timeout_s=600)
         KEPT.mkdir(parents=True, exist_ok=True)
         file.write_text(made)
     found: list[dict[str, Any]] = judge().load_pods(file)

@@ -4,7 +4,6 @@ The words are in memory here, so the time is the processor's. On a card a word i
 of USERD where that lies in video memory: so the words that a poll reads are counted beside it.
 """
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from statistics import median
 
 from tests.bench.rows import Row
 from tests.support import chips
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tests.support.sources import engine_sources
 
@@ -32,13 +32,13 @@ def _program(folder: Path) -> Path:
     engine = [path for path in engine_sources() if path.name != "state.c"]
     sources = [Path(__file__).with_name("poll_words.c"), REPOSITORY / "tests/native/poll_in_time.c", *engine]
     flags = ["-std=gnu11", "-O2", "-pthread", f"-I{REPOSITORY}"]
-    subprocess.run(["gcc", *flags, "-o", out, *sources], check=True)
+    run("gcc", *flags, "-o", out, *sources)
     return out
 
 
 def _rows(program: Path, name: str, chip: chips.Chip) -> Iterator[Row]:
     words = [str(program), hex(chip.architecture), hex(chip.implementation), str(CHANNELS), str(ROUNDS)]
-    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    said = run(*words)
     times_ns = [tuple(map(float, line.split())) for line in said.splitlines()]
     one_ns, all_ns = (median(column) for column in zip(*times_ns, strict=True))
     ratio = median(every / one for one, every in times_ns)

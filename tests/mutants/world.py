@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tests.mutants.mutant import LAB, Mutant, mutants
+from tests.support.commands import attempt
 from tests.support.places import PREFIX, REPOSITORY
 
 MESON = REPOSITORY / "build" / "meson"
@@ -35,13 +36,13 @@ def seen(mutant: Mutant, *tests: str) -> str | None:
     """What the first of the tests to fail says, or None. NotRunError: it does not compile, or none ran."""
     inside = [sys.executable, "-m", "tests.mutants.world", mutant.name, *tests]
     argv = ["unshare", "--mount", "--propagation", "slave", *inside]
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    if done.returncode not in (PASSED, FAILED) or any(words in done.stdout for words in NOT_OF_IT):
-        said = (done.stdout + done.stderr).strip().splitlines()[-SHOWN_LINES:]
-        raise NotRunError("\n".join([f"{mutant.name}: {' '.join(tests)}: status {done.returncode}", *said]))
-    if done.returncode == PASSED:
+    done = attempt(*argv, cwd=REPOSITORY, timeout_s=3600)
+    if done.status not in (PASSED, FAILED) or any(words in done.out for words in NOT_OF_IT):
+        said = (done.out + done.err).strip().splitlines()[-SHOWN_LINES:]
+        raise NotRunError("\n".join([f"{mutant.name}: {' '.join(tests)}: status {done.status}", *said]))
+    if done.status == PASSED:
         return None
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("E  ", "FAILED", "ERROR"))]
+    lines = [line for line in done.out.splitlines() if line.startswith(("E  ", "FAILED", "ERROR"))]
     return "\n".join(lines[:SHOWN_LINES])
 
 

@@ -1,10 +1,11 @@
 """The five changes that a newcomer makes, place by place, as CONTRIBUTING.md tells them."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support import commands
 
 DRIVER = "620.10.01"
 
@@ -53,9 +54,7 @@ def run(*modules: str) -> Callable[[Path], None]:
 
     def apply(tree: Path) -> None:
         for module in modules:
-            subprocess.run(
-                [sys.executable, "-m", *module.split()], cwd=tree, check=True, capture_output=True
-            )
+            commands.run(sys.executable, "-m", *module.split(), cwd=tree)
 
     return apply
 
@@ -85,7 +84,7 @@ def new_driver(tree: Path) -> None:
         "from dataclasses import replace; from tools.abi import store; known = store.load(); "
         f"known.add(replace(known.newest, version='{DRIVER}', source='a scratch copy')); store.save(known)"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=tree, check=True)
+    commands.run(sys.executable, "-c", script, cwd=tree)
 
 
 BRANCH = Change(

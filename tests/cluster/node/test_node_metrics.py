@@ -3,12 +3,12 @@
 import asyncio
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from cluster.node import metrics
+from tests.support.commands import run
 
 BODY = b"# TYPE mgpu_driver_up gauge\nmgpu_driver_up 1\n"
 GET = b"GET /metrics HTTP/1.1\r\nHost: n1\r\n\r\n"
@@ -80,12 +80,10 @@ def test_scrape_fails_while_mgpud_is_away(tmp_path: Path) -> None:
 
 
 def test_metrics_are_encrypted_with_the_secrets_key(tmp_path: Path) -> None:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    run(
+        *["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
         + ["-subj", "/CN=mgpu-node", "-addext", "subjectAltName=DNS:mgpu-node", "-days", "1"]
-        + ["-keyout", tmp_path / "tls.key", "-out", tmp_path / "tls.crt"],
-        check=True,
-        capture_output=True,
+        + ["-keyout", str(tmp_path / "tls.key"), "-out", str(tmp_path / "tls.crt")]
     )
 
     async def talk() -> None:

@@ -4,13 +4,13 @@ over every window.
 """
 
 import ctypes
-import subprocess
 from pathlib import Path
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.native import scheduling
+from tests.support.commands import run
 
 
 # A gang's beginnings reported out of order: each left a little of its quota uncharged.
@@ -35,6 +35,5 @@ def test_lives_with_sanitizers(tmp_path: Path) -> None:
     program = tmp_path / "stress"
     sanitizers = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     sources = [*scheduling.SOURCES, scheduling.SIMULATOR / "stress.c"]
-    subprocess.run(["gcc", *scheduling.C_FLAGS, *sanitizers, "-o", program, *sources], check=True)
-    done = subprocess.run([program, "0", "300"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("gcc", *scheduling.C_FLAGS, *sanitizers, "-o", program, *sources)
+    run(program, "0", "300")

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from install import apply, containerd, crio, docker, systemd
 from install.change import Change, Plan
 from oci_specs.refusal import Refusal
+from tests.support.commands import attempt, run
 from tests.unit.install_support import PARTS, install, intent, tree, uninstall
 
 BEFORE = '{"debug": true}\n'
@@ -72,14 +72,14 @@ def test_install_refuses_paths_that_are_no_plain_file(tmp_path: Path, kind: str)
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_immutable_place_is_one_line_and_no_change(tmp_path: Path, config: Path, what: str) -> None:
     place = config if what == "file" else tmp_path
-    if subprocess.run(["chattr", "+i", place], capture_output=True, check=False).returncode != 0:
+    if attempt("chattr", "+i", place).status != 0:
         pytest.skip("this file system has no immutable files")
     try:
         with pytest.raises(Refusal, match=r"(?i)not permitted.*nothing was changed"):
             install(docker.ENGINE, intent(tmp_path, config))
         assert tree(tmp_path) == {"daemon.json": BEFORE.encode()}
     finally:
-        subprocess.run(["chattr", "-i", place], check=True)
+        run("chattr", "-i", place)
 
 
 def test_failed_plan_is_undone(tmp_path: Path, config: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from install import parts, systemd
 from native_sched.daemon.control.health import PERIOD_S, STUCK_S
 from oci_specs.refusal import Refusal
+from tests.support.commands import Done, attempt
 from tests.unit.install_support import PARTS
 
 # Of 10, by systemd-analyze security 252; the holder does with next to nothing, mgpud needs what its unit
@@ -29,33 +29,31 @@ def units(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def analyze(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["systemd-analyze", *args], capture_output=True, text=True, check=False, env={"LC_ALL": "C.UTF-8"}
-    )
+def analyze(*args: str | Path) -> Done:
+    return attempt("systemd-analyze", *args, env={"LC_ALL": "C.UTF-8"})
 
 
 @pytest.mark.parametrize("name", systemd.UNITS)
 def test_systemd_finds_no_fault(units: Path, name: str) -> None:
     done = analyze("verify", "--man=no", units / name)
-    faults = [line for line in done.stderr.splitlines() if name in line or "mgpu" in line]
-    assert (done.returncode, faults) == (0, []), done.stderr
+    faults = [line for line in done.err.splitlines() if name in line or "mgpu" in line]
+    assert (done.status, faults) == (0, []), done.err
 
 
 def test_fault_would_be_found(units: Path) -> None:
     unit = units / "mgpud.service"
     unit.write_text(unit.read_text().replace("Type=notify", "Type=exce\nNonsense=yes"))
     done = analyze("verify", "--man=no", unit)
-    assert "Nonsense" in done.stderr
-    assert "exce" in done.stderr
+    assert "Nonsense" in done.err
+    assert "exce" in done.err
 
 
 @pytest.mark.parametrize("name", systemd.UNITS)
 def test_exposure_is_bounded(units: Path, name: str) -> None:
     done = analyze("security", "--offline=true", "--no-pager", "--json=short", units / name)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout), done.stdout
-    shown = analyze("security", "--offline=true", "--no-pager", units / name).stdout
+    assert done.status == 0, done.err
+    assert json.loads(done.out), done.out
+    shown = analyze("security", "--offline=true", "--no-pager", units / name).out
     found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", shown)
     assert found is not None, shown
     assert float(found[1]) <= MOST_EXPOSURE[name]

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from click.testing import CliRunner
 
 from mgpu_cli.completion import SHELLS
 from mgpu_cli.main import main
+from tests.support.commands import attempt
 from tests.support.places import MGPU
 
 # Each prints the candidates for a line. In zsh they go to two functions of its line editor, which is not
@@ -48,10 +48,8 @@ def completed(shell: str, line: str, folder: Path) -> list[str]:
         "PATH": f"{MGPU.parent}:{os.environ['PATH']}",
         "SCRIPT": str(folder / "mgpu-completion"),
     }
-    done = subprocess.run(
-        PROGRAMS[shell], env=environment, cwd=folder, capture_output=True, text=True, check=False
-    )
-    return [line.partition("\t")[0].strip() for line in done.stdout.splitlines() if line.strip()]
+    done = attempt(*PROGRAMS[shell], env=environment, cwd=folder)
+    return [line.partition("\t")[0].strip() for line in done.out.splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

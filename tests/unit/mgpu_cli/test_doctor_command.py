@@ -3,7 +3,6 @@ on."""
 
 import json
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from mgpu_cli.doctor.examine import examine, worst
 from mgpu_cli.doctor.finding import Finding, Group, Level, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
 from mgpu_cli.state import StateDir
+from tests.support.commands import Done, attempt
 from tests.support.places import MGPU
 from tests.support.waiting import prompt, took_s
 from tests.unit.doctor_support import Node
@@ -154,19 +154,16 @@ def test_docker_socket_without_dockerd_is_a_warning(
 def test_on_this_machine_it_is_quick_and_changes_nothing(tmp_path: Path) -> None:
     root = tmp_path / "none"
     argv: list[str | Path] = [MGPU, "doctor", "--root", root, "-o", "json"]
-    ended: list[subprocess.CompletedProcess[str]] = []
+    ended: list[Done] = []
 
     def examined() -> float:
-        return took_s(
-            lambda: ended.append(subprocess.run(argv, capture_output=True, text=True, check=False))
-        )
+        return took_s(lambda: ended.append(attempt(*argv)))
 
     # Two seconds, and what starting Python takes on a machine that does other things too.
     prompt(examined, "a look at this machine", within_s=4.0)
     done = ended[-1]
-    found = json.loads(done.stdout)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr == ""
+    found = json.loads(done.out)
+    assert (done.status, done.err) == (2, "")
     silent = next(each for each in found if each["id"] == "start-mgpud")
     assert (silent["level"], silent["group"]) == ("fail", "start")
     assert not any(each["id"].endswith("-failed") for each in found), found

@@ -1,11 +1,10 @@
 """The manual page mgpu(1): it is what the commands say, groff reads it, and it is installed."""
 
-import subprocess
-
 import pytest
 from click import Group
 
 from mgpu_cli.main import main
+from tests.support.commands import attempt
 from tests.support.places import PREFIX
 from tools import man
 
@@ -17,9 +16,9 @@ def test_page_is_what_the_commands_say() -> None:
 
 def rendered() -> str:
     argv = ["groff", "-man", "-Tascii", "-P-cbou", "-ww", str(man.PAGE)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return done.stdout
+    done = attempt(*argv)
+    assert (done.status, done.err) == (0, "")
+    return done.out
 
 
 def test_groff_has_nothing_to_warn_of_and_shows_all_commands() -> None:

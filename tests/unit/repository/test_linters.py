@@ -1,13 +1,13 @@
 """What a linter can say about the sources, as tests."""
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import attempt
 from tests.support.places import REPOSITORY
 from tests.support.tree import PYTHON, SHELL, TEXT, C, files_of, relative
 from tools.count.lines import MAX_COLUMNS, wide_comments
@@ -32,9 +32,9 @@ def passes(*argv: str | Path) -> None:
     """Run a linter; its own words are the failure."""
     program = shutil.which(argv[0], path=f"{sys.prefix}/bin:/usr/bin:/bin")
     assert program is not None, f"{argv[0]} is not installed: run the linters with make lint"
-    done = subprocess.run([program, *argv[1:]], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip().splitlines()
+    done = attempt(program, *argv[1:], cwd=REPOSITORY, timeout_s=300)
+    if done.status != 0:
+        said = (done.out + done.err).strip().splitlines()
         pytest.fail("\n".join([f"{argv[0]}:", *said[:SHOWN_LINES]]), pytrace=False)
 
 

@@ -4,7 +4,6 @@ start.
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -147,15 +146,7 @@ def test_bad_config_is_one_line(node: Node, text: str, what: str) -> None:
 )
 def test_config_forms(node: Node, text: str) -> None:
     node.conf.write_text(text)
-    done = subprocess.run(
-        [node.script, "state"],
-        env={"PATH": str(node.root)},
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.stdout == "runc\nstate\n", done.stderr
+    assert run(node.script, "state", env={"PATH": str(node.root)}) == "runc\nstate\n"
 
 
 def test_config_missing(node: Node) -> None:
