@@ -19,6 +19,7 @@ static inline void unlock_mutex(pthread_mutex_t **m)
 #define LOCKED_(name, mutex)                       \
     __attribute__((cleanup(unlock_mutex), unused)) \
     pthread_mutex_t *name = (pthread_mutex_lock(mutex), (mutex))
+#define LOCKED(mutex) LOCKED_(held, mutex)
 
 /* This thread holds the mutex; checked in debug and sanitizer builds. The owner's place is glibc's. */
 static inline void assert_held(const pthread_mutex_t *mutex)

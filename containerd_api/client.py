@@ -1,7 +1,5 @@
 """One containerd, asked over its socket. Times are bounded; failures are ContainerdError in one line."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -94,7 +92,7 @@ class Containerd:
         self._address = address
         self._timeout_s = timeout_s
 
-    async def __aenter__(self) -> Containerd:
+    async def __aenter__(self) -> "Containerd":
         self._channel = grpc.aio.insecure_channel(f"unix:{self._address}", options=_OPTIONS)
         return self
 

@@ -1,7 +1,5 @@
 """A containerd with its own root, state and socket, and containers run on it with ctr."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -80,14 +78,16 @@ class Containerd:
     def import_image(self, archive: Path) -> None:
         self.ctr("image", "import", str(archive))
 
-    def run(self, name: str, request: Sequence[str], runtime: Path) -> Container:
+    def run(self, name: str, request: Sequence[str], runtime: Path) -> "Container":
         """Start the program inside/cuda_caps.py in a container; request is ctr options that ask for a GPU."""
         argv = self.command(name, request, runtime, "python3", "/demo/cuda_caps.py")
         container = Container(self, name, argv)
         self._containers.append(container)
         return container
 
-    def load(self, name: str, request: Sequence[str], runtime: Path, shared: Path, *args: str) -> Container:
+    def load(
+        self, name: str, request: Sequence[str], runtime: Path, shared: Path, *args: str
+    ) -> "Container":
         """Start mgpu-load in a container, where the folder `shared` is /shared."""
         mounts = [
             *["--mount", f"type=bind,src={paths.libexec('mgpu-load')},dst=/mgpu-load,options=bind:ro"],

@@ -54,7 +54,7 @@ def granted(report: Report, arbiter: Arbiter, container: Container, promise: Pro
         f"error {CUDA_ERROR_OUT_OF_MEMORY} (out of memory)",
         _answer(reported, "one_byte_more"),
     )
-    all_held = all(card["held_bytes"] == card["free_bytes"] for card in reported)
+    all_held = all(card["taken_bytes"] == card["free_bytes"] for card in reported)
     report.check("all that was free could be allocated", True, all_held and bool(reported))
     within = all(card["used_bytes"] <= card["memory_mib"] * MIB for card in outside)
     report.check("no GPU holds more than its cap", True, within and bool(outside))
@@ -87,7 +87,7 @@ def _row(gpustat: Mapping[str, Any], cuda: Mapping[str, Any], grant: Mapping[str
         str(gpustat["index"]),
         f"{gpustat['memory.used']}/{gpustat['memory.total']}",
         f"{cuda['total_bytes'] / MIB:g}",
-        f"{cuda['held_bytes'] / MIB:g}",
+        f"{cuda['taken_bytes'] / MIB:g}",
         f"error {cuda['one_byte_more']}",
         f"{grant['used_bytes'] / MIB:g}/{grant['memory_mib']}",
     ]

@@ -1,7 +1,5 @@
 """What is to become of files: as data, so that it can be shown before it is done."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +37,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     unchanged: tuple[Path, ...] = ()
 
-    def __add__(self, other: Plan) -> Plan:
+    def __add__(self, other: "Plan") -> "Plan":
         return Plan(self.changes + other.changes, self.notes + other.notes, self.unchanged + other.unchanged)
 
     def diff(self) -> str:

@@ -48,10 +48,10 @@ def targets(parts: Parts, intent: Intent) -> Sequence[Target]:
 def _holder(units: Path, parts: Parts) -> Target:
     """Its unit, with a word of warning where it would not find its program."""
     unit = whole_file.target(units / UNITS[0], rendered(UNITS[0], parts), UNINSTALL)
-    hidden = [folder for folder in HIDDEN if Path(parts.holder).is_relative_to(folder)]
-    if not hidden:
+    blocked = [folder for folder in HIDDEN if Path(parts.holder).is_relative_to(folder)]
+    if not blocked:
         return unit
-    note = f"{UNITS[0]} does not see {hidden[0]}, where this mgpu is (ProtectHome, PrivateTmp): install it below /opt"
+    note = f"{UNITS[0]} does not see {blocked[0]}, where this mgpu is (ProtectHome, PrivateTmp): install it below /opt"
 
     def add(text: str | None) -> Edited:
         edited = unit.add(text)

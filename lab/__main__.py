@@ -13,7 +13,7 @@ import click
 from lab import collection, pairs, runner, shell, verdicts
 from lab.claims import Claim
 from lab.error import LabError
-from lab.guests import Wish
+from lab.guests import Kind
 from lab.places import BUILD, LAB
 from lab.play import compare
 
@@ -65,16 +65,16 @@ def main(
         machines = [(one, chip) for one in chosen]
         if every_pair:
             machines += [(pairs.PAIRS[0], other) for other in OTHER_CHIPS]
-        wishes = [
-            Wish(one, card.absolute(), of, cards, memory_mib, engine=engine, modules=modules)
+        kinds = [
+            Kind(one, card.absolute(), of, cards, memory_mib, engine=engine, modules=modules)
             for one, of in machines
         ]
         if interactive:
-            sys.exit(shell.prompt(wishes[0]))
+            sys.exit(shell.prompt(kinds[0]))
         which = collection.every if tests or every or every_pair else collection.usual
         chosen_tests = collection.tests(tests, collection.short if short else which)
         with _record(every_pair) as say:
-            sys.exit(judge(wishes, chosen_tests, say))
+            sys.exit(judge(kinds, chosen_tests, say))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)
@@ -103,30 +103,30 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def judge(wishes: Sequence[Wish], named: Sequence[collection.Named], say: Callable[[str], None]) -> int:
+def judge(kinds: Sequence[Kind], named: Sequence[collection.Named], say: Callable[[str], None]) -> int:
     """A guest that breaks ends its own tests. The exit status."""
     found: dict[str, list[verdicts.Verdict]] = {}
     failed = False
-    for wish in wishes:
-        judged = found.setdefault(f"{wish.pair.name}, {wish.chip}", [])
-        of_pair = [test for test in named if _is_for(test.claim, wish)]
-        for cards in sorted({max(test.claim.cards, wish.cards) for test in of_pair}):
-            some = [test for test in of_pair if max(test.claim.cards, wish.cards) == cards]
-            say(f"lab: {wish.pair.name}, {cards} x {wish.chip}")
+    for kind in kinds:
+        judged = found.setdefault(f"{kind.pair.name}, {kind.chip}", [])
+        of_pair = [test for test in named if _is_for(test.claim, kind)]
+        for cards in sorted({max(test.claim.cards, kind.cards) for test in of_pair}):
+            some = [test for test in of_pair if max(test.claim.cards, kind.cards) == cards]
+            say(f"lab: {kind.pair.name}, {cards} x {kind.chip}")
             try:
-                for verdict in runner.run(dataclasses.replace(wish, cards=cards), some, say):
+                for verdict in runner.run(dataclasses.replace(kind, cards=cards), some, say):
                     judged.append(verdict)
                     failed |= verdict.state == verdicts.FAILED
             except LabError as error:
                 say(f"lab: {error}")
                 failed = True
-    for line in (*verdicts.apart(found), verdicts.last_line(found.values(), compare.still_open())):
+    for line in (*verdicts.disagreements(found), verdicts.last_line(found.values(), compare.still_open())):
         say(line)
     return int(failed)
 
 
-def _is_for(claim: Claim, wish: Wish) -> bool:
-    return wish.pair.driver.branch >= claim.since and wish.chip not in claim.not_on
+def _is_for(claim: Claim, kind: Kind) -> bool:
+    return kind.pair.driver.branch >= claim.since and kind.chip not in claim.not_on
 
 
 if __name__ == "__main__":

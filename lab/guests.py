@@ -30,7 +30,7 @@ cp -a /lab/. /root/lab"""
 
 
 @dataclass(frozen=True)
-class Wish:
+class Kind:
     """What kind of machine. card: the program that plays the cards; chip: its name of one. engine: mgpu's, in
     place of the one that is installed. modules: a folder with the driver's two, in place of the pair's.
     """
@@ -62,27 +62,27 @@ class Running:
 
 
 @contextmanager
-def prepared(wish: Wish) -> Iterator[Prepared]:
+def prepared(kind: Kind) -> Iterator[Prepared]:
     """Everything made, nothing started; the logs stay in build/lab/logs."""
-    folder = LAB / "logs" / wish.pair.name
+    folder = LAB / "logs" / kind.pair.name
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
     # A socket's path has to be short, wherever the repository lies.
     with TemporaryDirectory(prefix="mgpu-lab-") as made:
-        sockets = [Path(made) / f"card{number}" for number in range(wish.cards)]
-        kernel = wish.pair.kernel
+        sockets = [Path(made) / f"card{number}" for number in range(kind.cards)]
+        kernel = kind.pair.kernel
         guest = qemu.Guest(
             kernel=packages.kernel_root(kernel) / f"boot/vmlinuz-{kernel.release}",
             initramfs=folder / "initramfs",
             disks=[qemu.Disk(images.root_image(kernel)), qemu.Disk(images.project_image(kernel.guest))],
             cards=sockets,
-            append=f"firmware_class.path=/lab/firmware {wish.append}".rstrip(),
+            append=f"firmware_class.path=/lab/firmware {kind.append}".rstrip(),
         )
-        guest.initramfs.write_bytes(_initramfs(wish))
-        reports = [folder / f"answers{number}.jsonl" for number in range(wish.cards)]
+        guest.initramfs.write_bytes(_initramfs(kind))
+        reports = [folder / f"answers{number}.jsonl" for number in range(kind.cards)]
         cards = {
-            path: _card(wish, number, path, reports[number], folder / f"card{number}.log")
+            path: _card(kind, number, path, reports[number], folder / f"card{number}.log")
             for number, path in enumerate(sockets)
         }
         words = qemu.command(packages.qemu_root(), guest)
@@ -90,46 +90,46 @@ def prepared(wish: Wish) -> Iterator[Prepared]:
 
 
 @contextmanager
-def running(wish: Wish) -> Iterator[Running]:
+def running(kind: Kind) -> Iterator[Running]:
     """The guest with its agent there."""
-    with prepared(wish) as made, machine.started(made.programs, made.folder, boot_s=BOOT_S) as guest:
+    with prepared(kind) as made, machine.started(made.programs, made.folder, boot_s=BOOT_S) as guest:
         yield Running(guest, made.reports)
 
 
-def _card(wish: Wish, number: int, socket: Path, report: Path, log: Path) -> list[str]:
-    if not wish.card.exists():
-        raise LabError(f"{wish.card} is not there: make build")
+def _card(kind: Kind, number: int, socket: Path, report: Path, log: Path) -> list[str]:
+    if not kind.card.exists():
+        raise LabError(f"{kind.card} is not there: make build")
     told: dict[str, object] = {
         "socket": socket,
-        "chip": wish.chip,
-        "memory-mib": wish.memory_mib,
-        "driver": wish.pair.driver.version,
+        "chip": kind.chip,
+        "memory-mib": kind.memory_mib,
+        "driver": kind.pair.driver.version,
         "slot": number,
         "report": report,
         "log": log,
     }
     return [
-        os.fspath(wish.card),
+        os.fspath(kind.card),
         *(word for name, value in told.items() for word in (f"--{name}", str(value))),
     ]
 
 
-def _initramfs(wish: Wish) -> bytes:
+def _initramfs(kind: Kind) -> bytes:
     """With the laboratory itself in it: it is small, and is as it is now."""
     if not BUSYBOX.exists():
         raise LabError(f"{BUSYBOX} is missing: install busybox-static")
-    folder = packages.kernel_root(wish.pair.kernel) / "lib/modules" / wish.pair.kernel.release
+    folder = packages.kernel_root(kind.pair.kernel) / "lib/modules" / kind.pair.kernel.release
     return initramfs.made(
         BUSYBOX.read_bytes(),
         kernel_modules.in_order(folder, NEEDED_BY_ROOT),
-        list(_carried(wish)),
+        list(_carried(kind)),
         mounts=MOUNTS,
-        start=wish.start,
+        start=kind.start,
     )
 
 
-def _carried(wish: Wish) -> Iterator[tuple[str, int, bytes]]:
-    pair = wish.pair
+def _carried(kind: Kind) -> Iterator[tuple[str, int, bytes]]:
+    pair = kind.pair
     for top in SOURCES:
         for path in sorted((REPOSITORY / top).rglob("*")):
             if path.suffix in KINDS and path.is_file():
@@ -139,9 +139,9 @@ def _carried(wish: Wish) -> Iterator[tuple[str, int, bytes]]:
                     path.read_bytes(),
                 )
     for name in modules.MODULES:
-        built = wish.modules or modules.built(pair)
+        built = kind.modules or modules.built(pair)
         yield f"lab/modules/{name}", 0o644, (built / name).read_bytes()
     for name in firmware.NAMES:
         yield f"lab/firmware/nvidia/{pair.driver.version}/{name}", 0o644, firmware.made(pair.driver.version)
-    if wish.engine:
-        yield f"lab/{ENGINE}", 0o755, wish.engine.read_bytes()
+    if kind.engine:
+        yield f"lab/{ENGINE}", 0o755, kind.engine.read_bytes()

@@ -73,7 +73,7 @@ def decided(verdicts: Iterable[Verdict]) -> set[str]:
     return {row for verdict in verdicts for row in verdict.decided}
 
 
-def apart(found: Mapping[str, Sequence[Verdict]]) -> list[str]:
+def disagreements(found: Mapping[str, Sequence[Verdict]]) -> list[str]:
     """A line for each row that one pair and chip decides and another does not."""
     everywhere = set[str]().union(*map(decided, found.values()))
     return [

@@ -1,3 +1,4 @@
+#include "../base/mutex.h"
 #include "clock.h"
 #include "options.h"
 #include "report.h"
@@ -95,10 +96,9 @@ static void advance(struct card *card)
         __atomic_store_n(&card->done, card->done + 1, __ATOMIC_RELEASE);
         return;
     }
-    pthread_mutex_lock(&run->lock);
+    LOCKED(&run->lock);
     __atomic_store_n(&card->done, card->done + 1, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&run->advanced);
-    pthread_mutex_unlock(&run->lock);
 }
 
 static void wait_for_others(const struct card *card)
@@ -106,7 +106,7 @@ static void wait_for_others(const struct card *card)
     struct saturation *run = card->run;
     struct timespec until;
 
-    pthread_mutex_lock(&run->lock);
+    LOCKED(&run->lock);
     while (!may_launch(card) && wants_more(card)) {
         int64_t until_ns;
 
@@ -115,7 +115,6 @@ static void wait_for_others(const struct card *card)
         until = (struct timespec){.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
         pthread_cond_timedwait(&run->advanced, &run->lock, &until);
     }
-    pthread_mutex_unlock(&run->lock);
 }
 
 static void card_work(void *argument)

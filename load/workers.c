@@ -18,7 +18,7 @@ bool workers_stop(void)
     return __atomic_load_n(&stop, __ATOMIC_RELAXED);
 }
 
-static sigset_t ending_signals(void)
+static sigset_t end_signals(void)
 {
     sigset_t set;
 
@@ -31,14 +31,14 @@ static sigset_t ending_signals(void)
 /* Blocked, they wait for signals_wait(); the first process of a container would not get them otherwise. */
 void signals_hold(void)
 {
-    sigset_t set = ending_signals();
+    sigset_t set = end_signals();
 
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 void signals_wait(double milliseconds)
 {
-    sigset_t set = ending_signals();
+    sigset_t set = end_signals();
     int64_t end_ns = now_ns() + (int64_t)(milliseconds * NS_PER_MS);
 
     for (;;) {
@@ -85,7 +85,7 @@ static bool all_ended(unsigned int *running, int signal_fd, int timeout_ms)
 
 bool workers_run(void (*work)(void *), void *arguments, size_t argument_bytes, unsigned int count)
 {
-    sigset_t set = ending_signals();
+    sigset_t set = end_signals();
     int signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
     pthread_t threads[count];
     struct job jobs[count];

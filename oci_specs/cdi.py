@@ -5,8 +5,6 @@ Members that a grant has no place for (additionalGids, intelRdt, netDevices) are
 access to a GPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -37,7 +35,7 @@ class Edits:
     env: list[str] = field(default_factory=list)
     hooks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def add(self, other: Edits) -> None:
+    def add(self, other: "Edits") -> None:
         """Takes over what is not there yet: devices of one card share the control nodes."""
         for mine, theirs in ((self.devices, other.devices), (self.mounts, other.mounts)):
             mine.extend(entry for entry in theirs if entry not in mine)
@@ -70,7 +68,7 @@ class Registry:
                 self._devices.setdefault((file.kind, name), []).append(file)
 
     @classmethod
-    def load(cls, directories: Sequence[str] = DIRECTORIES) -> Registry:
+    def load(cls, directories: Sequence[str] = DIRECTORIES) -> "Registry":
         """Reads each directory's *.json and *.yaml, not its subfolders. A directory that is missing is empty.
 
         Refusal, naming file and reason, for one that cannot be read or is no CDI spec.

@@ -4,8 +4,6 @@ mgpud is told of claims by the verb `claims` (schemas/claim.schema.json). A cont
 uses in a variable that a CDI device brings. The variable is a name and proves nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -77,7 +75,7 @@ class Claim:
         }
 
     @classmethod
-    def from_json(cls, obj: Any) -> Claim:
+    def from_json(cls, obj: Any) -> "Claim":
         """The inverse of to_json, of what the schema allows; KeyError or TypeError for what it does not."""
         return cls(
             uid=obj["uid"],

@@ -1,7 +1,5 @@
 """What a container asks for, in whichever vendor's vocabulary it is written."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -69,7 +67,7 @@ class Request:
         }
 
     @classmethod
-    def from_json(cls, obj: object) -> Request:
+    def from_json(cls, obj: object) -> "Request":
         """The inverse of to_json; Refusal if obj is not what the schema describes."""
         from oci_specs import schemas
 

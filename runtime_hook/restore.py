@@ -205,12 +205,12 @@ def _adopt(
 
 def _processes(init: int) -> Iterator[int]:
     """The processes of its pid namespace."""
-    space = os.stat(f"/proc/{init}/ns/pid").st_ino
+    pid_namespace = os.stat(f"/proc/{init}/ns/pid").st_ino
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
         try:
-            if os.stat(f"/proc/{name}/ns/pid").st_ino == space:
+            if os.stat(f"/proc/{name}/ns/pid").st_ino == pid_namespace:
                 yield int(name)
         except OSError:
             continue

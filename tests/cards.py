@@ -81,6 +81,6 @@ def indices(placement: Placement) -> list[int]:
 
 
 def line(request: Request, *cards: CardState, config: NodeConfig = CONFIG) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         place(request, cards, config)
-    return caught.value.line()
+    return raised.value.line()

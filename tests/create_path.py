@@ -82,7 +82,7 @@ class Mgpud:
     do itself; one that does not is of a version before there was `prepare`. ending: a container has ended.
     """
 
-    prepares = ending = False
+    prepares = exiting = False
 
     def __init__(self, path: Path, answer: Answer) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -156,7 +156,7 @@ class Mgpud:
             release,
             lambda message: schemas.validate("control", message),
             "/socket",
-            lambda: self.ending,
+            lambda: self.exiting,
         )
         dialogue = prepare.converse(request, Peer(pid, 0))
         try:

@@ -1,7 +1,5 @@
 """A card as a device of a ResourceSlice: attributes to choose by, and what of it several claims may share."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,7 +30,7 @@ class Kept:
     consumable: bool = True
     taints: bool = True
 
-    def __and__(self, other: Kept) -> Kept:
+    def __and__(self, other: "Kept") -> "Kept":
         return Kept(self.consumable and other.consumable, self.taints and other.taints)
 
 

@@ -77,17 +77,17 @@ class Evictions:
         rooms: list[tuple[tuple[int, int, str], Node, list[Held]]] = []
         for name in names:
             node = self._state.scheduler.books.nodes.get(name)
-            ending = None if node is None else self._ending(known, node)
-            if node is not None and ending:
-                cost = max(each.pod.priority for each in ending), len(ending), name
-                rooms.append((cost, node, ending))
+            leaving = None if node is None else self._ending(known, node)
+            if node is not None and leaving:
+                cost = max(each.pod.priority for each in leaving), len(leaving), name
+                rooms.append((cost, node, leaving))
                 if len(rooms) == _ROOMS_MAX:
                     break
         if rooms:
-            _, node, ending = min(rooms, key=lambda each: each[0])
-            self._state.reservations.keep(pod, node, [each.pod.uid for each in ending], now_s)
+            _, node, leaving = min(rooms, key=lambda each: each[0])
+            self._state.reservations.keep(pod, node, [each.pod.uid for each in leaving], now_s)
             self._begun()
-            await self._evict(known, node.name, ending)
+            await self._evict(known, node.name, leaving)
 
     def _ending(self, known: Known, node: Node) -> list[Held] | None:
         lower = [
@@ -101,11 +101,11 @@ class Evictions:
         found = victims(known.pod, node, lower, (), allowed)
         return None if found is None else [node.pods[uid] for uid in found]
 
-    async def _evict(self, known: Known, node: str, ending: Iterable[Held]) -> None:
+    async def _evict(self, known: Known, node: str, leaving: Iterable[Held]) -> None:
         pod = known.pod
         # While its victims end there, the stock scheduler does not have others ended elsewhere.
         await self._nominate(pod, node)
-        for victim in ending:
+        for victim in leaving:
             seen = self._state.known.get(victim.pod.uid)
             if seen is None or seen.terminating:
                 continue

@@ -122,11 +122,11 @@ class Extender:
         return {
             "NodeNameToMetaVictims": {
                 name: {
-                    "Pods": [{"UID": uid} for uid in ending],
+                    "Pods": [{"UID": uid} for uid in victims],
                     "NumPDBViolations": offered[name].get("NumPDBViolations", 0),
                 }
-                for name, ending in found.items()
-                if ending
+                for name, victims in found.items()
+                if victims
             }
         }
 

@@ -21,13 +21,13 @@ def victims(
     does, are those of higher priority, and of one priority those that have run longest. None where the pod
     would not fit without any of them.
     """
-    ending = [uid for uid in offered if uid in node.pods]
-    if _fits(pod, node, ending, allowed):
-        return ending
+    chosen = [uid for uid in offered if uid in node.pods]
+    if _fits(pod, node, chosen, allowed):
+        return chosen
     # Pods that share a card with those that end go before others: so that card comes free.
-    beside = _beside(node, ending)
+    beside = _beside(node, chosen)
     spared = sorted(
-        (held for held in candidates if held.pod.containers and held.pod.uid not in ending),
+        (held for held in candidates if held.pod.containers and held.pod.uid not in chosen),
         key=lambda held: (
             -held.pod.priority,
             held.pod.uid in beside,
@@ -36,13 +36,13 @@ def victims(
         ),
     )
     more = [held.pod.uid for held in spared]
-    if not _fits(pod, node, ending + more, allowed):
+    if not _fits(pod, node, chosen + more, allowed):
         return None
     for held in spared:
         fewer = [uid for uid in more if uid != held.pod.uid]
-        if _fits(pod, node, ending + fewer, allowed):
+        if _fits(pod, node, chosen + fewer, allowed):
             more = fewer
-    return ending + more
+    return chosen + more
 
 
 def _beside(node: Node, uids: Collection[str]) -> set[str]:

@@ -116,10 +116,10 @@ class Reservations:
         for name in self._scheduler.emptiest(names, _NODES):
             node = self._scheduler.books.nodes[name]
             open_to = partial(self._scheduler.open_to, pod, node=node)
-            ending = victims(pod, node, node.pods.values(), (), open_to)
-            if ending is None or (best is not None and len(ending) >= best[0]):
+            chosen = victims(pod, node, node.pods.values(), (), open_to)
+            if chosen is None or (best is not None and len(chosen) >= best[0]):
                 continue
-            best = len(ending), name, self._cards(pod, node, ending)
+            best = len(chosen), name, self._cards(pod, node, chosen)
         return None if best is None else best[1:]
 
     def _cards(self, pod: Pod, node: Node, ended: Sequence[str]) -> frozenset[str]:

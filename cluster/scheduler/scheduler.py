@@ -227,10 +227,10 @@ class Scheduler:
             if node is None or not node.is_known:
                 continue
             lower = preemption.of_lower_priority(pod, node)
-            ending = preemption.victims(pod, node, lower, uids, partial(self.open_to, pod, node=node))
-            if ending is not None:
+            chosen = preemption.victims(pod, node, lower, uids, partial(self.open_to, pod, node=node))
+            if chosen is not None:
                 # Pods that are not known here are the stock scheduler's to judge.
-                found[name] = [*(uid for uid in uids if uid not in node.pods), *ending]
+                found[name] = [*(uid for uid in uids if uid not in node.pods), *chosen]
         return found
 
     def open_to(self, pod: Pod, cards: Sequence[CardState], node: Node) -> Sequence[CardState]:
@@ -297,8 +297,8 @@ class Scheduler:
             if demand is not None:
                 fits = demand.fits(self._table.states[rows]).sum(axis=1) >= (request.count or 1)
                 rows = rows[fits]
-        apart = self._one_by_one(pod, rows)
-        refused = [row for row in apart.tolist() if self._change(pod, row) is None]
+        single = self._one_by_one(pod, rows)
+        refused = [row for row in single.tolist() if self._change(pod, row) is None]
         return rows[~np.isin(rows, refused)] if refused else rows
 
     def _change(self, pod: Pod, row: int) -> Change | None:
@@ -354,11 +354,11 @@ class Scheduler:
             return self._fragmentation.losses(ways.without_cards(rows), pod.cpu_milli)
         demand = self._simple(pod)
         costs = np.full(len(self._table), np.inf, dtype=np.float32)
-        apart = self._one_by_one(pod, rows)
-        for found in self._ways_apart(pod, apart):
+        single = self._one_by_one(pod, rows)
+        for found in self._ways_single(pod, single):
             costs[found.rows] = self._fragmentation.losses(found, pod.cpu_milli)
         if demand is not None:
-            alike = rows[~np.isin(rows, apart)] if len(apart) else rows
+            alike = rows[~np.isin(rows, single)] if len(single) else rows
             found = self._simple_ways(pod.requests[0], demand, alike)
             np.minimum.at(costs, found.rows, self._fragmentation.losses(found, pod.cpu_milli))
         return costs[rows]
@@ -369,7 +369,7 @@ class Scheduler:
         assert request.count is not None
         return ways.of_several(self._table, demand, rows[self._table.plain[rows]], request.count)
 
-    def _ways_apart(self, pod: Pod, rows: Rows) -> Iterator[Ways]:
+    def _ways_single(self, pod: Pod, rows: Rows) -> Iterator[Ways]:
         """As the pod would be placed on each of these rows, where it has room; those of as many cards
         together.
         """

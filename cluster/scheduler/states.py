@@ -5,8 +5,6 @@ Thousands of cards are in a few hundred states, so that what a request makes of 
 and what it makes of all cards is one look-up in it.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +81,7 @@ class States:
         assert found is not None, "no GPU has no state"
         return found
 
-    def demand(self, request: Request) -> Demand:
+    def demand(self, request: Request) -> "Demand":
         """States after the request; it asks for a number of cards and names none."""
         found = self._demands.get(request)
         if found is None:

@@ -43,7 +43,7 @@ class Card:
         self.context = context
         self.device_total_bytes = total.value
         self.blocks: list[int] = []
-        self.held_bytes = 0
+        self.taken_bytes = 0
 
     def fill(self) -> dict[str, Any]:
         """Allocate down to the last byte the card gives, in halving steps, and then ask for one more."""
@@ -55,7 +55,7 @@ class Card:
             status, address = allocate(step)
             if status == CUDA_SUCCESS:
                 self.blocks.append(address)
-                self.held_bytes += step
+                self.taken_bytes += step
             elif status == CUDA_ERROR_OUT_OF_MEMORY:
                 step //= 2
             else:
@@ -64,7 +64,7 @@ class Card:
             "device_total_bytes": self.device_total_bytes,
             "total_bytes": total.value,
             "free_bytes": free.value,
-            "held_bytes": self.held_bytes,
+            "taken_bytes": self.taken_bytes,
             "one_byte_more": allocate(1)[0],
         }
 

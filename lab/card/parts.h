@@ -28,8 +28,8 @@ void registers_read(struct card *card, uint64_t offset, uint8_t *to, uint32_t by
 void registers_write(struct card *card, uint64_t offset, const uint8_t *from, uint32_t bytes);
 
 /* windows.c */
-void window_read(struct space *space, uint64_t address, uint8_t *to, uint32_t bytes);
-void window_write(struct space *space, uint64_t address, const uint8_t *from, uint32_t bytes);
+void window_read(struct vaspace *vaspace, uint64_t address, uint8_t *to, uint32_t bytes);
+void window_write(struct vaspace *vaspace, uint64_t address, const uint8_t *from, uint32_t bytes);
 void pramin_read(struct card *card, uint64_t offset, uint8_t *to, uint32_t bytes);
 void pramin_write(struct card *card, uint64_t offset, const uint8_t *from, uint32_t bytes);
 

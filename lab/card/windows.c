@@ -4,11 +4,11 @@
 enum { PRAMIN = 0x700000, WINDOW = 0x1700, WINDOW_OF_HOPPER = 0x10fd40 };
 enum { WINDOW_MASK = 0xffffff, WINDOW_SHIFT = 16 };
 
-void window_read(struct space *space, uint64_t address, uint8_t *to, uint32_t bytes)
+void window_read(struct vaspace *vaspace, uint64_t address, uint8_t *to, uint32_t bytes)
 {
     struct view view;
 
-    while (bytes && space_view(space, address, bytes, &view)) {
+    while (bytes && vaspace_view(vaspace, address, bytes, &view)) {
         memcpy(to, view_at(&view), view.bytes);
         view_put(&view);
         to += view.bytes;
@@ -18,11 +18,11 @@ void window_read(struct space *space, uint64_t address, uint8_t *to, uint32_t by
     memset(to, 0xff, bytes); /* what a bus answers where nobody does */
 }
 
-void window_write(struct space *space, uint64_t address, const uint8_t *from, uint32_t bytes)
+void window_write(struct vaspace *vaspace, uint64_t address, const uint8_t *from, uint32_t bytes)
 {
     struct view view;
 
-    while (bytes && space_view(space, address, bytes, &view)) {
+    while (bytes && vaspace_view(vaspace, address, bytes, &view)) {
         memcpy(view_at(&view), from, view.bytes);
         view_put(&view);
         from += view.bytes;

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from lab.tests.loaded import params_bytes
-from lab.tests.nv import COMPOSE, MIB, SHARE_ALL, SPACE, Client, Uvm, memory, space
+from lab.tests.nv import COMPOSE, MIB, SHARE_ALL, SPACE, Client, Uvm, memory, vaspace
 from tests.gpu import rm
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID,
@@ -99,7 +99,7 @@ class SharedSpace:
         self.uuids = [pair.uuid(gpu_id) for gpu_id in pair.ids]
         assert self.uvm.hold_memory() == 0
         for number, uuid in zip(pair.numbers, self.uuids, strict=True):
-            assert pair.client.alloc(DEVICES + number, SPACE, space(), SPACES + number)[0] == 0
+            assert pair.client.alloc(DEVICES + number, SPACE, vaspace(), SPACES + number)[0] == 0
             assert self.uvm.register_gpu(uuid, pair.client) == 0
             assert self.uvm.register_space(uuid, pair.client, SPACES + number) == 0
 

@@ -1,7 +1,5 @@
 """A node in a guest: its disks, a boot of them, and what is asked of it."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -44,7 +42,7 @@ class Node:
     root: Path
 
     @contextmanager
-    def booted(self, name: str, start: str = SYSTEMD, *, log: Path | None = None) -> Iterator[Guest]:
+    def booted(self, name: str, start: str = SYSTEMD, *, log: Path | None = None) -> "Iterator[Guest]":
         """Until power is cut, at the block's end. log: of what the disk is told (write_log.py)."""
         folder = self.folder / name
         folder.mkdir()

@@ -56,7 +56,7 @@ class Kernel:
         """OSError as ioctl() fails. The answer is in outer and params."""
         fcntl.ioctl(file.fd, cmd, outer if outer is not None else 0)
 
-    def settle(self, pid: int | None = None) -> None:
+    def await_closes(self, pid: int | None = None) -> None:
         """A close of the kernel's returns when it is done."""
 
     def map_at(self, file: File, linear: int) -> int:

@@ -112,7 +112,7 @@ class Player:
                 found.append("short")
                 continue
             (value,) = struct.unpack_from(PACK[field.bytes], outer, field.at)
-            if field.hidden:
+            if field.masked:
                 found.append("some" if value else "0")
             else:
                 found.append(f"{value:#x}")
@@ -457,7 +457,7 @@ class Player:
         os.waitpid(pid, 0)
         for fd in ends:
             os.close(fd)
-        self.driver.settle(pid)
+        self.driver.await_closes(pid)
         return "0"
 
     # Cases
@@ -490,4 +490,4 @@ class Player:
                 with suppress(OSError):
                     self.driver.close(file)
             self.forget()
-            self.driver.settle()
+            self.driver.await_closes()

@@ -24,7 +24,7 @@ class Field:
     at: int
     bytes: int
     value: str
-    hidden: bool
+    masked: bool
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class SimCard:
             os.close(fd)
             self._closed(aux)
 
-    def settle(self, pid: int | None = None) -> None:
+    def await_closes(self, pid: int | None = None) -> None:
         """Until the card has seen that a process's files are closed, or all files but one."""
         end = time.monotonic() + SETTLE_S
         while time.monotonic() < end:

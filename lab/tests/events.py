@@ -7,7 +7,7 @@ import struct
 from lab.claims import decides
 from lab.tests.answers import TOLD
 from lab.tests.nv import SUBDEVICE, Client, of_card
-from lab.tests.open_files import registered
+from lab.tests.open_files import registration
 from tests.gpu import rm
 from tests.support import rm_numbers as numbers
 
@@ -48,7 +48,7 @@ def epoll_takes_a_pending_event() -> None:
     for trigger in range(2):
         assert client.control(SUBDEVICE, numbers.NV2080_CTRL_CMD_EVENT_SET_TRIGGER, b"")[0] == 0
         if trigger:
-            registered(file)
+            registration(file)
         assert pending(file) == (not trigger), "it was told already"
         assert not pending(file), "it is told once"
     os.close(file)

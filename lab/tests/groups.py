@@ -24,7 +24,7 @@ from lab.tests.nv import (
     Uvm,
     in_child,
     memory,
-    space,
+    vaspace,
 )
 from lab.tests.uvm import BASE, Registered
 from tests.gpu import rm
@@ -60,7 +60,7 @@ class Working:
         assert self.on.uvm.create_range(BASE, 2 * MIB) == 0
         assert self.on.map(self.area, BASE, 2 * MIB) == 0
         self.share = client.must_alloc(
-            self.group, numbers.FERMI_CONTEXT_SHARE_A, struct.pack("<III", self.on.space, 1, 0)
+            self.group, numbers.FERMI_CONTEXT_SHARE_A, struct.pack("<III", self.on.vaspace, 1, 0)
         )
         status, self.channel = channel(client, self.group, self.share, self.area, self.errors)
         assert status == 0, hex(status)
@@ -158,9 +158,9 @@ def userd_is_shared() -> None:
         status, name = own.dup(work.client.root, work.area)
         card = rm.node("nvidia0")
         register = rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", own.ctl)), bytearray(), -1)
-        registered = rm.on_file(card, register)
+        file_status = rm.on_file(card, register)
         outer = struct.pack("<IIIIQQQIIiI", own.root, DEVICE, name, 0, 8192, 4096, 0, 0, 1, card, 0)
-        return [shared, status, registered, own.make(rm.Call(rm.MAP, bytearray(outer), bytearray(), -1))]
+        return [shared, status, file_status, own.make(rm.Call(rm.MAP, bytearray(outer), bytearray(), -1))]
 
     assert in_child(arbiter) == [0, 0, 0, 0]
 
@@ -191,7 +191,7 @@ def address_spaces_are_small() -> None:
     client = Client()
     before = client.free_bytes()
     for _ in range(64):
-        client.must_alloc(DEVICE, SPACE, space())
+        client.must_alloc(DEVICE, SPACE, vaspace())
     assert before - client.free_bytes() <= 64 * 0x10000
     client.close()
 

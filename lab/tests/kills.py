@@ -10,7 +10,7 @@ from lab.claims import decides
 from lab.guest import boxes, mortal, served
 from lab.guest.mortal import RM, Point
 from lab.tests.nv import CHANNEL_KIND, Client
-from lab.tests.under_mgpu import LIMIT_S, settled, until, until_free
+from lab.tests.under_mgpu import LIMIT_S, free_at_rest, until, until_free
 from oci_specs.refusal import Refusal
 from tests.gpu.product import Container, Product
 from tests.support import rm_numbers as numbers
@@ -80,7 +80,7 @@ def is_empty(product: Product) -> bool:
 def life(*, after: bool) -> None:
     product, outside = boxes.product(), Client()
     wanted = undisturbed_bytes(product)
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     begin = beginning(outside.class_like(CHANNEL_KIND))
     mortal.arm(begin, after=after)
     with product.container(boxes.inside("copy"), memory_mib=MEMORY_MIB, qos="offline") as offline:
@@ -100,7 +100,7 @@ def life(*, after: bool) -> None:
         served.wait()
         os.kill(boxes.serving(), signal.SIGKILL)
     until(lambda: is_empty(product), "its container goes on")
-    assert settled(product, outside) >= before, "something of it is left"
+    assert free_at_rest(product, outside) >= before, "something of it is left"
 
 
 @decides(long=True, limit_s=LIFE_S)
@@ -117,7 +117,7 @@ def after_each_call() -> None:
 def while_a_container_is_made() -> None:
     """It runs, or is refused in one line; nothing of it is left, and the next one has its memory."""
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     for stops in (False, True):
         serving = boxes.serving()
         # One that is stopped takes the runtime's connection, and never answers.

@@ -37,17 +37,17 @@ HEAP_SIZE = numbers.NV2080_CTRL_FB_INFO_INDEX_HEAP_SIZE
 HEAP_FREE = numbers.NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE
 
 
-def memory(size: int, flags: int = 0, attr: int = VIDEO, space: int = 0) -> bytes:
+def memory(size: int, flags: int = 0, attr: int = VIDEO, vaspace: int = 0) -> bytes:
     """NV_MEMORY_ALLOCATION_PARAMS. RM takes no owner of 0 (INVALID_OWNER)."""
     params = bytearray(128)
     struct.pack_into("<III", params, 0, OWNER, 0, flags)
     struct.pack_into("<II", params, 0x18, attr, 0)
     struct.pack_into("<Q", params, 0x40, size)
-    struct.pack_into("<I", params, 0x6C, space)
+    struct.pack_into("<I", params, 0x6C, vaspace)
     return bytes(params)
 
 
-def space(
+def vaspace(
     flags: int = EXTERNALLY_OWNED | PAGE_FAULTING, base: int = 0x1000, size: int = 0x1FFFFFB000000
 ) -> bytes:
     """NV_VASPACE_ALLOCATION_PARAMETERS; by default what nvidia-uvm takes."""
@@ -220,9 +220,9 @@ def of_card(client: Client) -> int:
 class Uvm:
     """A file of nvidia-uvm."""
 
-    def __init__(self, initialize: bool = True) -> None:
+    def __init__(self, uvm_initialize: bool = True) -> None:
         self.fd = rm.node("nvidia-uvm")
-        if initialize:
+        if uvm_initialize:
             Client._must(self.call(numbers.UVM_INITIALIZE, bytearray(16), 8), "UVM_INITIALIZE")
         self.holder = -1
 
@@ -244,8 +244,8 @@ class Uvm:
         params = bytearray(struct.pack("<16sBxxxIiIII", uuid, 0, 0, -1, 0, 0, 0))
         return self.call(numbers.UVM_REGISTER_GPU, params, 36)
 
-    def register_space(self, uuid: bytes, client: Client, space: int, fd: int = -1) -> int:
-        params = bytearray(struct.pack("<16siIII", uuid, client.ctl, client.root, space, 0))
+    def register_space(self, uuid: bytes, client: Client, vaspace: int, fd: int = -1) -> int:
+        params = bytearray(struct.pack("<16siIII", uuid, client.ctl, client.root, vaspace, 0))
         return self.call(numbers.UVM_REGISTER_GPU_VASPACE, params, 28, fd)
 
     def create_range(self, base: int, size: int) -> int:

@@ -37,7 +37,7 @@ def compared(instance: select.epoll, number: int, fd: int) -> int:
     return -ctypes.get_errno() if said < 0 else int(said)
 
 
-def registered(fd: int) -> tuple[select.epoll, int]:
+def registration(fd: int) -> tuple[select.epoll, int]:
     ours = os.dup(fd)
     instance = select.epoll()
     instance.register(ours, select.EPOLLET)
@@ -49,7 +49,7 @@ def registered(fd: int) -> tuple[select.epoll, int]:
 def epoll_names_a_file() -> None:
     for node in ("nvidiactl", "nvidia0"):
         file, other = rm.node(node), rm.node(node)
-        instance, number = registered(file)
+        instance, number = registration(file)
         assert compared(instance, number, file) == 0, node
         duplicate = os.dup(file)
         assert compared(instance, number, duplicate) == 0
@@ -68,7 +68,7 @@ def epoll_names_a_file() -> None:
 
 
 @decides("the kernel tells of its last close, in the thread that makes it")
-def last_close_is_told() -> None:
+def final_close_is_notified() -> None:
     listener = LIBC.fanotify_init(FAN_REPORT_TID | FAN_REPORT_FID | FAN_NONBLOCK, os.O_RDONLY)
     assert listener >= 0, os.strerror(ctypes.get_errno())
     assert (
@@ -150,7 +150,7 @@ def mapping_stays() -> None:
     client = Client()
     handle = client.memory(MIB, rm.MEMORY_HOST, attr=1 << 25)
     file = rm.node("nvidiactl")
-    instance, number = registered(file)
+    instance, number = registration(file)
     view, _ = mapped(client, handle, file)
     assert compared(instance, number, client.ctl) in (1, 2), "the mapping holds it"
     view.close()

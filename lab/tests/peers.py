@@ -8,7 +8,7 @@ from lab.guest import boxes
 from lab.guest.pair import PEERS, PIECE, Pair, SharedSpace
 from lab.tests.answers import TOLD
 from lab.tests.nv import MIB, Client
-from lab.tests.under_mgpu import LIMIT_S, settled, until
+from lab.tests.under_mgpu import LIMIT_S, free_at_rest, until
 from tests.support.rm_numbers import (
     NV_ERR_INSERT_DUPLICATE_NAME,
     NV_ERR_INVALID_ARGUMENT,
@@ -98,7 +98,7 @@ def all_cards(outside: list[Client]) -> list[str]:
 def cards_of_a_container_are_peers() -> None:
     outside = [Client(card=number) for number in range(2)]
     product = boxes.product()
-    before = [settled(product, client) for client in outside]
+    before = [free_at_rest(product, client) for client in outside]
     words = boxes.inside("pair", *all_cards(outside))
     with product.container(words, memory_mib=2048, cards="0,1") as box:
         said = boxes.told(box)

@@ -21,7 +21,7 @@ from lab.tests.nv import (
     Client,
     in_child,
     memory,
-    space,
+    vaspace,
 )
 from tests.gpu import rm
 from tests.support.rm_numbers import NV20_SUBDEVICE_0, NV2080_CTRL_CMD_GPU_GET_PIDS
@@ -47,7 +47,7 @@ def kinds_of_memory() -> None:
     status, _ = client.os_descriptor(pages, ctypes.addressof(ctypes.c_char.from_buffer(pages)))
     assert status == 0
     assert client.alloc(DEVICE, VIRTUAL, memory(1 << 30, flags=IS_VIRTUAL | LAZY))[0] == 0
-    assert client.alloc(DEVICE, SPACE, space())[0] == 0
+    assert client.alloc(DEVICE, SPACE, vaspace())[0] == 0
     assert client.pid_info(ME()) == counted
     client.close()
 

@@ -260,7 +260,7 @@ def inherited_policy() -> None:
 
 
 @decides("memory is freed by the last close of the control file, in whichever process")
-def last_close_frees() -> None:
+def final_close_frees() -> None:
     watch = Client()
     before = watch.free_bytes()
     client = Client()

@@ -10,7 +10,7 @@ import time
 from lab.claims import decides
 from lab.guest import boxes, served
 from lab.tests.nv import DEVICE, MIB, Client, in_child
-from lab.tests.under_mgpu import LIMIT_S, PATIENCE_S, settled, until, until_free
+from lab.tests.under_mgpu import LIMIT_S, PATIENCE_S, free_at_rest, until, until_free
 from tests.gpu import rm
 from tests.gpu.backend import PROGRAMS
 from tests.gpu.product import Container, Product
@@ -55,7 +55,7 @@ def by_one_who_dies(ctl: int) -> None:
 def containers_pay_for_their_files() -> None:
     """A process of no grant that has a container's file takes memory by it: nothing but RM sees that call."""
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     for strange in (with_a_subdevice, with_a_device_alone, by_one_who_dies):
         with product.container(boxes.inside("beat", "64"), memory_mib=256) as box:
             boxes.told(box)
@@ -80,7 +80,7 @@ def composed_attacks_are_paid_for() -> None:
 
 
 def attack(product: Product, outside: Client, words: tuple[str, ...]) -> None:
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     with product.container([str(PROGRAMS / "composed"), *words, SEED], memory_mib=1024) as box:
         longest_s = beside_the_ledger_s(product, outside, box, before)
     print(f"{words}: {longest_s:.1f} s beside the ledger, status {box.process.returncode}")

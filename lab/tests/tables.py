@@ -5,7 +5,7 @@ import struct
 from lab.claims import decides
 from lab.tests.answers import CHANNEL_MADE, OWN_SPACE, REGISTERED
 from lab.tests.groups import Working, channel, group
-from lab.tests.nv import DEVICE, IS_VIRTUAL, LAZY, MIB, SPACE, SPARSE, VIRTUAL, Client, memory, space
+from lab.tests.nv import DEVICE, IS_VIRTUAL, LAZY, MIB, SPACE, SPARSE, VIRTUAL, Client, memory, vaspace
 from lab.tests.uvm import BASE, Registered
 from tests.support.rm_numbers import FERMI_CONTEXT_SHARE_A
 
@@ -26,15 +26,15 @@ UVM_BLOCK = 2 * MIB
 )
 def sparse_reserves_its_tables() -> None:
     client = Client()
-    own = client.must_alloc(DEVICE, SPACE, space(flags=0, base=0, size=0))
-    client.must_alloc(DEVICE, VIRTUAL, memory(MIB, flags=IS_VIRTUAL | LAZY, space=own))
+    own = client.must_alloc(DEVICE, SPACE, vaspace(flags=0, base=0, size=0))
+    client.must_alloc(DEVICE, VIRTUAL, memory(MIB, flags=IS_VIRTUAL | LAZY, vaspace=own))
     before = client.free_bytes()
-    nowhere = bytearray(memory(SPARSE_BYTES, flags=IS_VIRTUAL | SPARSE | FIXED, space=own))
+    nowhere = bytearray(memory(SPARSE_BYTES, flags=IS_VIRTUAL | SPARSE | FIXED, vaspace=own))
     struct.pack_into("<Q", nowhere, 0x50, NOWHERE)
     assert client.alloc(DEVICE, VIRTUAL, bytes(nowhere))[0] != 0
     left = before - client.free_bytes()
     assert LEAST <= left <= CHARGED, left
-    handle = client.must_alloc(DEVICE, VIRTUAL, memory(SPARSE_BYTES, flags=IS_VIRTUAL | SPARSE, space=own))
+    handle = client.must_alloc(DEVICE, VIRTUAL, memory(SPARSE_BYTES, flags=IS_VIRTUAL | SPARSE, vaspace=own))
     assert before - client.free_bytes() <= CHARGED, "what lies in the pool is used"
     assert client.free(handle) == 0
     client.close()
@@ -48,7 +48,7 @@ def sparse_reserves_its_tables() -> None:
 )
 def channels_of_a_group() -> None:
     work = Working()
-    client, in_space = work.client, struct.pack("<III", work.on.space, 1, 0)
+    client, in_space = work.client, struct.pack("<III", work.on.vaspace, 1, 0)
     parent = group(client)
     share = client.must_alloc(parent, FERMI_CONTEXT_SHARE_A, in_space)
     before = client.free_bytes()

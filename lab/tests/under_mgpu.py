@@ -54,7 +54,7 @@ def until_free(outside: Client, before: int) -> None:
     until(lambda: before - outside.free_bytes() <= RMS_PAGE, f"{before} bytes are not free again")
 
 
-def settled(product: Product, outside: Client) -> int:
+def free_at_rest(product: Product, outside: Client) -> int:
     """What is free once the containers of tests before have gone: RM frees their memory some time after.
     Later more may be, since RM frees pages of its own, too.
     """
@@ -70,7 +70,7 @@ def settled(product: Product, outside: Client) -> int:
 @decides(long=True, sample=True, limit_s=LIMIT_S)
 def memory_ends_at_the_cap() -> None:
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     with product.container(boxes.inside("fill", "64"), memory_mib=512) as box:
         said = boxes.told(box)
         assert said == {"held_mib": 512, "status": NV_ERR_NO_MEMORY, "size_mib": 512, "free_mib": 512}, said
@@ -84,7 +84,7 @@ def memory_ends_at_the_cap() -> None:
 @decides(long=True, limit_s=LIMIT_S)
 def two_containers_have_a_cap_each() -> None:
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     with (
         product.container(boxes.inside("fill", "64"), memory_mib=512) as small,
         product.container(boxes.inside("fill", "64"), memory_mib=768) as large,
@@ -99,7 +99,7 @@ def two_containers_have_a_cap_each() -> None:
 @decides(long=True, limit_s=LIMIT_S)
 def processes_of_a_container_share_its_cap() -> None:
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     with product.container(boxes.inside("several", "32"), memory_mib=512) as box:
         lines = [boxes.told(box) for _ in range(PROCESSES)]
         [last] = [line for line in lines if "held_mib" in line]
@@ -135,7 +135,7 @@ def kill_mgpud(box: Container) -> None:
 def killed_mgpud_is_followed() -> None:
     """Its containers go on: nothing is charged twice, and nothing forgotten."""
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     with product.container(boxes.inside("beat", "64"), memory_mib=256) as box:
         for _ in range(2):
             kill_mgpud(box)
@@ -161,7 +161,7 @@ def run_by_hand() -> None:
 @decides(long=True, sample=True, limit_s=LIMIT_S, since=TINYGRAD_SINCE, not_on=TINYGRAD_NOT_ON)
 def tinygrad_ends_at_the_cap() -> None:
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     with product.container(boxes.tinygrad("fill"), memory_mib=1024) as box:
         said = boxes.told(box)
     assert (said["arch"], said["same"], said["after"]) == ("sm_86", True, True), said
@@ -185,7 +185,7 @@ def offline_waits_for_online() -> None:
 
 def attempted(*names: str) -> None:
     product, outside = boxes.product(), Client()
-    before = settled(product, outside)
+    before = free_at_rest(product, outside)
     chosen = [one for one in ATTEMPTS if one.argv[0] in names]
     assert {one.argv[0] for one in chosen} == set(names)
     results = Results(product.folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.claims import decides
 from lab.tests.answers import REGISTERED
-from lab.tests.nv import COMPOSE, DEVICE, MIB, REVOKE, SHARE_ALL, SPACE, Client, Uvm, in_child, space
+from lab.tests.nv import COMPOSE, DEVICE, MIB, REVOKE, SHARE_ALL, SPACE, Client, Uvm, in_child, vaspace
 from tests.support import rm_numbers as numbers
 
 NO_GPU, BASE, TRACING = bytes(16), 0x200000000, Path("/sys/kernel/tracing")
@@ -21,16 +21,16 @@ DISABLE_HMM, MULTI_PROCESS = 1, 2
 class Registered:
     """A client, a file of nvidia-uvm that has the GPU, and an address space on it."""
 
-    def __init__(self, registered: bool = True, client: Client | None = None) -> None:
+    def __init__(self, registers: bool = True, client: Client | None = None) -> None:
         self.client = client or Client()
         self.uvm = Uvm()
         self.uuid = self.client.uuid()
         assert self.uvm.hold_memory() == 0
-        status, self.space = self.client.alloc(DEVICE, SPACE, space())
+        status, self.vaspace = self.client.alloc(DEVICE, SPACE, vaspace())
         assert status == 0
         assert self.uvm.register_gpu(self.uuid, self.client) == 0
-        if registered:
-            assert self.uvm.register_space(self.uuid, self.client, self.space) == 0
+        if registers:
+            assert self.uvm.register_space(self.uuid, self.client, self.vaspace) == 0
 
     def map(self, handle: int, base: int, size: int) -> int:
         return self.uvm.map_external(self.uuid, self.client, handle, base, size, ctl=-1)
@@ -46,7 +46,7 @@ def initialized(uvm: Uvm, flags: int) -> int:
 
 @decides("UNMAP_EXTERNAL of an empty range tells whether a file is initialised")
 def empty_unmap_tells_of_initialisation() -> None:
-    uvm = Uvm(initialize=False)
+    uvm = Uvm(uvm_initialize=False)
     before = uvm.unmap_external(NO_GPU, 0, 0)
     assert initialized(uvm, 0) == 0
     after = uvm.unmap_external(NO_GPU, 0, 0)
@@ -86,7 +86,7 @@ def empty_unmap_takes_no_lock() -> None:
 
 @decides("PAGEABLE_MEM_ACCESS says that a file is initialised")
 def pageable_access_tells_of_initialisation() -> None:
-    uvm = Uvm(initialize=False)
+    uvm = Uvm(uvm_initialize=False)
     assert uvm.call(numbers.UVM_PAGEABLE_MEM_ACCESS, bytearray(8), 4) != 0
     assert initialized(uvm, DISABLE_HMM) == 0
     assert uvm.call(numbers.UVM_PAGEABLE_MEM_ACCESS, bytearray(8), 4) == 0
@@ -95,7 +95,7 @@ def pageable_access_tells_of_initialisation() -> None:
 
 @decides("a second UVM_INITIALIZE, by another process, compares the flags and does nothing else")
 def second_initialize() -> None:
-    uvm = Uvm(initialize=False)
+    uvm = Uvm(uvm_initialize=False)
     assert initialized(uvm, DISABLE_HMM) == 0
     assert in_child(lambda: initialized(uvm, DISABLE_HMM)) == 0
     assert in_child(lambda: initialized(uvm, 0)) != 0
@@ -121,7 +121,7 @@ def unmap_looks_for_the_range_first() -> None:
 def address_space_needs_memory() -> None:
     one = Client()
     uvm = Uvm()
-    _, handle = one.alloc(DEVICE, SPACE, space())
+    _, handle = one.alloc(DEVICE, SPACE, vaspace())
     assert uvm.register_gpu(one.uuid(), one) == 0
     assert uvm.register_space(one.uuid(), one, handle) != 0
     assert uvm.hold_memory() == 0
@@ -136,15 +136,15 @@ def address_space_needs_memory() -> None:
     whatever=REGISTERED,
 )
 def address_space_on_behalf() -> None:
-    one = Registered(registered=False)
+    one = Registered(registers=False)
 
     def register() -> int:
-        return one.uvm.register_space(one.uuid, one.client, one.space, fd=os.dup(one.uvm.fd))
+        return one.uvm.register_space(one.uuid, one.client, one.vaspace, fd=os.dup(one.uvm.fd))
 
     assert in_child(register) == numbers.NV_ERR_INSUFFICIENT_PERMISSIONS, "SHARE is needed"
-    assert one.client.share(one.space, SHARE_ALL, action=COMPOSE) == 0
+    assert one.client.share(one.vaspace, SHARE_ALL, action=COMPOSE) == 0
     assert in_child(register) == 0
-    assert one.client.share(one.space, SHARE_ALL, action=COMPOSE | REVOKE) == 0
+    assert one.client.share(one.vaspace, SHARE_ALL, action=COMPOSE | REVOKE) == 0
     one.close()
 
 
@@ -234,8 +234,8 @@ def address_space_is_on_one_file() -> None:
     other = Uvm()
     assert other.hold_memory() == 0
     assert other.register_gpu(one.uuid, one.client) == 0
-    assert other.register_space(one.uuid, one.client, one.space) != 0
-    assert one.uvm.register_space(one.uuid, one.client, one.space) == numbers.NV_ERR_INVALID_DEVICE
+    assert other.register_space(one.uuid, one.client, one.vaspace) != 0
+    assert one.uvm.register_space(one.uuid, one.client, one.vaspace) == numbers.NV_ERR_INVALID_DEVICE
     other.close()
     one.close()
 
@@ -275,10 +275,10 @@ def map_files_name_the_node() -> None:
 @decides("MULTI_PROCESS_SHARING_MODE and DISABLE_HMM are flags that UVM takes")
 def flags_of_initialize() -> None:
     for flags in (0, DISABLE_HMM, MULTI_PROCESS, DISABLE_HMM | MULTI_PROCESS):
-        uvm = Uvm(initialize=False)
+        uvm = Uvm(uvm_initialize=False)
         assert initialized(uvm, flags) == 0, flags
         uvm.close()
-    uvm = Uvm(initialize=False)
+    uvm = Uvm(uvm_initialize=False)
     assert initialized(uvm, 1 << 40) != 0
     uvm.close()
     with suppress(OSError):

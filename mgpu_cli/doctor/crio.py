@@ -9,7 +9,7 @@ from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
 
 
-def registered(host: Host) -> Iterator[Finding]:
+def known_runtime(host: Host) -> Iterator[Finding]:
     program = host.which("crio")
     if program is None:
         return
@@ -70,4 +70,4 @@ def _labels(host: Host, runtime: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-GROUP = Group("crio", (registered,))
+GROUP = Group("crio", (known_runtime,))

@@ -9,7 +9,7 @@ from mgpu_cli.doctor.host import Host, NoAnswerError
 SOCKET = "/var/run/docker.sock"
 
 
-def registered(host: Host) -> Iterator[Finding]:
+def known_runtime(host: Host) -> Iterator[Finding]:
     if not host.is_socket(SOCKET):
         if host.which("dockerd"):
             yield note(
@@ -59,4 +59,4 @@ def registered(host: Host) -> Iterator[Finding]:
         )
 
 
-GROUP = Group("docker", (registered,))
+GROUP = Group("docker", (known_runtime,))

@@ -48,7 +48,7 @@ def _precreate(host: Host, folders: list[str]) -> dict[str, str]:
     return found
 
 
-def registered(host: Host) -> Iterator[Finding]:
+def known_runtime(host: Host) -> Iterator[Finding]:
     program = host.which("podman")
     if program is None:
         return
@@ -113,4 +113,4 @@ def _hooks(host: Host, hooks: dict[str, str], version: str) -> Iterator[Finding]
             )
 
 
-GROUP = Group("podman", (registered,))
+GROUP = Group("podman", (known_runtime,))

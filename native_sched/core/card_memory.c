@@ -18,16 +18,16 @@ uint64_t card_memory_left(const struct card_memory *m)
     return taken < m->total_bytes ? m->total_bytes - taken : 0;
 }
 
-uint64_t card_memory_unseen(const struct card_memory *m)
+uint64_t card_memory_unreported(const struct card_memory *m)
 {
-    enum { UNSEEN_PART = 16 };
+    enum { UNREPORTED_PART = 16 };
 
-    return m->total_bytes / UNSEEN_PART;
+    return m->total_bytes / UNREPORTED_PART;
 }
 
 bool card_memory_lacks(const struct card_memory *m, uint64_t bytes)
 {
-    uint64_t used = atomic_load(&m->used_bytes), unseen = card_memory_unseen(m);
+    uint64_t used = atomic_load(&m->used_bytes), unreported = card_memory_unreported(m);
 
-    return used + unseen > m->total_bytes || bytes > m->total_bytes - used - unseen;
+    return used + unreported > m->total_bytes || bytes > m->total_bytes - used - unreported;
 }

@@ -31,7 +31,7 @@ bool card_memory_take(struct card_memory *m, uint64_t bytes);
 uint64_t card_memory_left(const struct card_memory *m);
 
 /* The bytes that the driver may lack although no tenant has them: its own memory, and what lies in pieces. */
-uint64_t card_memory_unseen(const struct card_memory *m);
+uint64_t card_memory_unreported(const struct card_memory *m);
 /* Whether such an allocation may fail for want of what tenants hold. */
 bool card_memory_lacks(const struct card_memory *m, uint64_t bytes);
 #endif

@@ -17,7 +17,7 @@ struct mgpu_card {
 };
 /* One card's memory over all tenants (core/card_memory.h). */
 struct mgpu_card_memory {
-    uint64_t total_bytes, taken_bytes, used_bytes, unseen_bytes, reclaimable_bytes, demanded_bytes;
+    uint64_t total_bytes, taken_bytes, used_bytes, unreported_bytes, reclaimable_bytes, demanded_bytes;
     uint32_t demands, restorations;
 };
 /* The kind of a tenant's memory to the others on its cards: enum memory_kind of core/card_memory.h. */

@@ -81,9 +81,9 @@ class Engine:
     def add_node(self, tenant: int, dev: int, ino: int, kind: abi.NodeKind, minor: int) -> None:
         _checked(self._lib.mgpu_tenant_add_node(self._handle, tenant, dev, ino, kind, minor))
 
-    def pid_space(self, tenant: int, space: int) -> None:
-        """Where its processes are, as process_id.space() names it."""
-        _checked(self._lib.mgpu_tenant_space(self._handle, tenant, space))
+    def pid_space(self, tenant: int, pid_namespace: int) -> None:
+        """Where its processes are, as process_id.pid_namespace() names it."""
+        _checked(self._lib.mgpu_tenant_space(self._handle, tenant, pid_namespace))
 
     def evict_wait(self, wait_ms: int) -> None:
         """How long calls of online tenants wait for memory of reclaimable ones; 0: not at all."""

@@ -123,7 +123,7 @@ class CardMemory(Structure):
         ("total_bytes", c_uint64),
         ("taken_bytes", c_uint64),
         ("used_bytes", c_uint64),
-        ("unseen_bytes", c_uint64),
+        ("unreported_bytes", c_uint64),
         ("reclaimable_bytes", c_uint64),
         ("demanded_bytes", c_uint64),
         ("demands", c_uint32),

@@ -172,10 +172,10 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     def validate(message: dict[str, Any]) -> None:
         schemas.validate("control", message)
 
-    def ending() -> bool:
+    def exiting() -> bool:
         return any(grant.state == "draining" for grant in grants)
 
-    prepare = Prepare(verbs["admit"], verbs["release"], validate, node.socket, ending)
+    prepare = Prepare(verbs["admit"], verbs["release"], validate, node.socket, exiting)
     server = Server(node.socket, verbs, validate, {"prepare": prepare.converse})
     stack.callback(server.close)
     server.listen()

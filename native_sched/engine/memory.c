@@ -75,7 +75,7 @@ int mgpu_card_memory(struct mgpu_engine *e, uint32_t card, struct mgpu_card_memo
         .taken_bytes = atomic_load(&m->taken_bytes),
         .reclaimable_bytes = atomic_load(&m->reclaimable_bytes),
         .used_bytes = used,
-        .unseen_bytes = card_memory_unseen(m),
+        .unreported_bytes = card_memory_unreported(m),
         .demanded_bytes = demanded,
         .demands = atomic_load(&m->demands),
         .restorations = atomic_load(&m->restorations),

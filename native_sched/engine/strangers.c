@@ -46,13 +46,13 @@ static struct look {
     uint32_t walked;      /* of them */
     bool found;           /* a stranger, in this look */
     bool again;           /* it follows one that has found a stranger */
-    ino_t space;          /* of a tenant, that it is in or below; 0: of none */
+    ino_t pid_ns;         /* of a tenant, that it is in or below; 0: of none */
     bool judged;          /* `unknown` is this process's */
     bool unknown;         /* the driver counts something for it, and no account does */
     uint32_t tenants;
     struct {
         struct tenant *tenant;
-        ino_t space;
+        ino_t pid_ns;
     } of[MAX_TENANTS];
 } looking = {.fds = -1}; /* the thread's alone */
 
@@ -65,19 +65,19 @@ static void note_tenants(struct look *l)
     for (struct tenant *t = e->tenant; t < e->tenant + MAX_TENANTS; t++)
         if (t->id && !t->lost) {
             l->of[l->tenants].tenant = t;
-            l->of[l->tenants++].space = t->pid_space;
+            l->of[l->tenants++].pid_ns = t->pid_space;
         }
 }
 
-static bool is_of_a_tenant(const struct look *l, const struct stat *space)
+static bool is_of_a_tenant(const struct look *l, const struct stat *pid_ns)
 {
     for (uint32_t i = 0; i < l->tenants; i++)
-        if (l->of[i].space == space->st_ino)
+        if (l->of[i].pid_ns == pid_ns->st_ino)
             return true;
     return false;
 }
 
-static ino_t space_of(const struct look *l)
+static ino_t pid_ns_of(const struct look *l)
 {
     char path[40];
     struct stat st;
@@ -96,12 +96,12 @@ static ino_t space_of(const struct look *l)
 }
 
 /* Whether a client of its is in an account, of a tenant in that namespace or, without one, of any. */
-static bool is_accounted(const struct look *l, ino_t space)
+static bool is_accounted(const struct look *l, ino_t pid_ns)
 {
     WITH_ENGINE(l->e);
 
     for (uint32_t i = 0; i < l->tenants; i++)
-        if ((!space || l->of[i].space == space) && l->of[i].tenant->id &&
+        if ((!pid_ns || l->of[i].pid_ns == pid_ns) && l->of[i].tenant->id &&
             audit_knows(l->of[i].tenant, l->pid))
             return true;
     return false;
@@ -153,7 +153,7 @@ static void suspect(struct look *l, struct tenant *t)
     uint32_t card = 0;
     WITH_ENGINE(e);
 
-    if (!t->id || t->lost || ((l->space || !t->pid_space) && !unknown))
+    if (!t->id || t->lost || ((l->pid_ns || !t->pid_space) && !unknown))
         return;
     WITH_TENANT(t);
     while (card < MAX_CARDS - 1 && !t->granted[card])
@@ -182,9 +182,9 @@ static bool next_process(struct look *l)
         return entry;
     l->judged = false;
     l->walked = 0;
-    l->space = space_of(l);
+    l->pid_ns = pid_ns_of(l);
     /* Most have many files, and need no walk of them. */
-    if (l->space && is_accounted(l, l->space))
+    if (l->pid_ns && is_accounted(l, l->pid_ns))
         return true;
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)l->pid);
     l->fds = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -200,7 +200,7 @@ static void walk_some(struct look *l)
     const struct dirent64 *entry;
     struct open_file file;
 
-    if (n <= 0 || (l->space && l->walked >= ASK_AFTER && !judge(l))) {
+    if (n <= 0 || (l->pid_ns && l->walked >= ASK_AFTER && !judge(l))) {
         leave_process(l);
         return;
     }

@@ -115,15 +115,15 @@ int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id)
 static int guard(struct mgpu_engine *e)
 {
     const struct mediator *m = &e->mediator;
-    uint32_t space[MAX_TENANTS], n = 0;
+    uint32_t pid_ns[MAX_TENANTS], n = 0;
 
     assert_held(&e->lock);
     if (!e->all_there || !m->ops->guard)
         return 0;
     for (const struct tenant *t = e->tenant; t < e->tenant + MAX_TENANTS; t++)
         if (t->id)
-            space[n++] = t->ended ? 0 : (uint32_t)t->pid_space;
-    return m->ops->guard(m->driver, space, n);
+            pid_ns[n++] = t->ended ? 0 : (uint32_t)t->pid_space;
+    return m->ops->guard(m->driver, pid_ns, n);
 }
 
 static bool known(void *engine, uint64_t tenant)

@@ -23,15 +23,15 @@ static inline bool close_fd(int *fd)
 }
 
 /* Puts descriptors into a message that is to be sent. */
-static inline void give_fds(struct msghdr *msg, union received_space *space, const int *fds, size_t count)
+static inline void give_fds(struct msghdr *msg, union received_space *room, const int *fds, size_t count)
 {
-    *space = (union received_space){.head = {
-                                        .cmsg_level = SOL_SOCKET,
-                                        .cmsg_type = SCM_RIGHTS,
-                                        .cmsg_len = CMSG_LEN(count * sizeof(int)),
-                                    }};
-    memcpy(CMSG_DATA(&space->head), fds, count * sizeof(int));
-    msg->msg_control = space;
+    *room = (union received_space){.head = {
+                                       .cmsg_level = SOL_SOCKET,
+                                       .cmsg_type = SCM_RIGHTS,
+                                       .cmsg_len = CMSG_LEN(count * sizeof(int)),
+                                   }};
+    memcpy(CMSG_DATA(&room->head), fds, count * sizeof(int));
+    msg->msg_control = room;
     msg->msg_controllen = CMSG_SPACE(count * sizeof(int));
 }
 

@@ -126,12 +126,11 @@ static void step(struct loop *l, struct loop_entity *entity)
         groups_run_begin(entity->groups, run);
     }
     e = groups_run_step(entity->groups);
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     if (e > 0)
         l->ordered[l->orders++] = (uint16_t)(entity - l->entity);
     else
         report(l, entity, e);
-    pthread_mutex_unlock(&l->lock);
 }
 
 uint64_t loop_apply(struct loop *l)

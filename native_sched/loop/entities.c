@@ -179,12 +179,9 @@ int loop_schedule(struct loop *l, const struct sched_entity_config *config, stru
 enum mgpu_unsuspendable loop_unsuspendable(struct loop *l, uint64_t id)
 {
     const struct loop_entity *entity;
-    enum mgpu_unsuspendable found;
 
-    pthread_mutex_lock(&l->lock);
-    found = (entity = loop_entity_of(l, id)) ? entity->unsuspendable : MGPU_SUSPENDABLE;
-    pthread_mutex_unlock(&l->lock);
-    return found;
+    LOCKED(&l->lock);
+    return (entity = loop_entity_of(l, id)) ? entity->unsuspendable : MGPU_SUSPENDABLE;
 }
 
 void loop_forget(struct loop *l, uint64_t id)

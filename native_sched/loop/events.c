@@ -19,9 +19,8 @@ void events_destroy(struct events *e)
 
 void events_add(struct events *e, const struct mgpu_sched_event *event)
 {
-    pthread_mutex_lock(&e->lock);
+    LOCKED(&e->lock);
     e->ring[e->count++ % EVENTS_KEPT] = *event;
-    pthread_mutex_unlock(&e->lock);
 }
 
 uint32_t events_read(struct events *e, uint64_t since, struct mgpu_sched_event *out, uint32_t max,

@@ -213,14 +213,13 @@ void loop_poll(struct loop *l)
 {
     uint64_t now = loop_now_ns();
 
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     for_each_card(i, l->shared)
     {
         if (!(l->released_cards & 1u << i) && l->card[i].next_poll_ns <= now)
             poll_card(l, i, now);
     }
     l->polled_ns = now;
-    pthread_mutex_unlock(&l->lock);
 }
 
 static bool any_channel(const struct loop *l, uint32_t card)
@@ -318,10 +317,6 @@ void loop_release_card(struct loop *l, uint32_t card, bool released)
 
 bool loop_card_is_released(struct loop *l, uint32_t card)
 {
-    bool released;
-
-    pthread_mutex_lock(&l->lock);
-    released = l->released_cards & 1u << card;
-    pthread_mutex_unlock(&l->lock);
-    return released;
+    LOCKED(&l->lock);
+    return l->released_cards & 1u << card;
 }

@@ -53,7 +53,7 @@ static uint32_t due(struct loop *l, uint64_t now)
 {
     uint32_t cards = 0;
 
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     for_each_card(i, l->shared & ~l->released_cards)
     {
         struct proof *p = &l->card[i].proof;
@@ -63,7 +63,6 @@ static uint32_t due(struct loop *l, uint64_t now)
         p->read_ns = now;
         cards |= 1u << i;
     }
-    pthread_mutex_unlock(&l->lock);
     return cards;
 }
 

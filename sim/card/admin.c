@@ -1,3 +1,4 @@
+#include "../../base/mutex.h"
 #include "serve.h"
 #include <errno.h>
 #include <stdio.h>
@@ -130,7 +131,7 @@ static void lose(struct rm *rm, const char *arguments, FILE *out)
     unsigned minor;
     char rest;
 
-    pthread_mutex_lock(&rm->lock);
+    LOCKED(&rm->lock);
     card = sscanf(arguments, "%u%c", &minor, &rest) == 1 ? card_by_minor(rm, minor) : NULL;
     if (card && !card->lost) {
         card->lost = true;
@@ -138,7 +139,6 @@ static void lose(struct rm *rm, const char *arguments, FILE *out)
     }
     if (card)
         fputs("{\"lost\":true}", out);
-    pthread_mutex_unlock(&rm->lock);
 }
 
 /* Files of the card's node, and clients that have a device of it, as RM counts who uses a card. */
@@ -161,7 +161,7 @@ static void reset(struct rm *rm, const char *arguments, FILE *out)
     unsigned minor;
     char rest;
 
-    pthread_mutex_lock(&rm->lock);
+    LOCKED(&rm->lock);
     card = sscanf(arguments, "%u%c", &minor, &rest) == 1 ? card_by_minor(rm, minor) : NULL;
     if (card) {
         uint32_t users = users_of(rm, card);
@@ -169,7 +169,6 @@ static void reset(struct rm *rm, const char *arguments, FILE *out)
         card->lost = card->lost && users;
         fprintf(out, "{\"in_use\":%u}", users);
     }
-    pthread_mutex_unlock(&rm->lock);
 }
 
 /* "add PROFILE": one more card, which the driver is bound to at once. */

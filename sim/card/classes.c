@@ -11,8 +11,8 @@ static uint32_t device(struct rm_call *call, struct rm_object *object)
     const struct rm_device *params = call->params;
 
     object->card = &call->rm->cards[params->id];
-    object->space = space_create();
-    if (!object->space)
+    object->vaspace = vaspace_create();
+    if (!object->vaspace)
         return NV_ERR_NO_MEMORY;
     call->own_us = call->rm->init_us;
     return NV_OK;

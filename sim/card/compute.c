@@ -46,20 +46,20 @@ void system_memory_free(struct rm_object *object)
 }
 
 /* Of a context share or an address space that a group or a channel names. NULL: it is neither. */
-static struct space *space_of(struct rm *rm, const struct rm_object *who, uint32_t handle)
+static struct vaspace *vaspace_of(struct rm *rm, const struct rm_object *who, uint32_t handle)
 {
     const struct rm_object *object = object_find(rm, who->client->root.handle, handle);
 
     if (!object || (object->class_id != FERMI_VASPACE_A && object->class_id != FERMI_CONTEXT_SHARE_A))
         return NULL;
-    return object->space;
+    return object->vaspace;
 }
 
 static bool is_uvms(struct rm *rm, const struct rm_object *who, uint32_t handle)
 {
-    const struct space *space = handle ? space_of(rm, who, handle) : NULL;
+    const struct vaspace *vaspace = handle ? vaspace_of(rm, who, handle) : NULL;
 
-    return space && space_is_uvms(space);
+    return vaspace && vaspace_is_uvms(vaspace);
 }
 
 uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
@@ -88,7 +88,7 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
     if (!object->group)
         return NV_ERR_NO_MEMORY;
     object->uvms = is_uvms(call->rm, object, params->vaspace);
-    object->space = vaspace ? space_take(vaspace->space) : NULL;
+    object->vaspace = vaspace ? vaspace_take(vaspace->vaspace) : NULL;
     object->bound = copy || video;
     object->engine_type = params->engine_type;
     call->own_us = object->bound ? 0 : call->rm->context_us;
@@ -99,7 +99,7 @@ void channel_group_free(struct rm_object *object)
 {
     if (object->group && !object->alias_next) /* the last of its names */
         gpu_group_free(object->group);
-    space_put(object->space);
+    vaspace_put(object->vaspace);
 }
 
 /* Of an address space of GA102's. */
@@ -144,11 +144,11 @@ uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_ARGUMENT;
     if (status)
         return status;
-    object->space = space_create();
-    if (!object->space)
+    object->vaspace = vaspace_create();
+    if (!object->vaspace)
         return NV_ERR_NO_MEMORY;
     if (call->params_bytes >= 2 * sizeof(uint32_t) && params->flags & RM_VASPACE_EXTERNALLY_OWNED)
-        space_leave_to_uvm(object->space);
+        vaspace_leave_to_uvm(object->vaspace);
     if (whole) {
         params->base = VASPACE_BASE;
         params->size = VASPACE_END - VASPACE_BASE;
@@ -175,13 +175,13 @@ uint32_t context_share_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_OBJECT_HANDLE;
     if (params->flags == ASYNCHRONOUS)
         params->subcontext = HIGHEST; /* RM's first; a simulated group runs all alike */
-    object->space = space_take(vaspace->space);
+    object->vaspace = vaspace_take(vaspace->vaspace);
     return NV_OK;
 }
 
 void vaspace_free(struct rm_object *object)
 {
-    space_put(object->space);
+    vaspace_put(object->vaspace);
 }
 
 uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
@@ -191,7 +191,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     struct rm_client *client = object->client;
     struct gpu_channel_layout layout;
     const struct rm_object *userd;
-    struct space *space = NULL;
+    struct vaspace *vaspace = NULL;
     uint32_t named;
 
     if (!chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id))
@@ -213,8 +213,8 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
         .shows_get = registers_show_get(object->card->profile->chip, object->class_id),
     };
     if (named) {
-        space = space_of(call->rm, object, named);
-        if (!space)
+        vaspace = vaspace_of(call->rm, object, named);
+        if (!vaspace)
             return NV_ERR_INVALID_OBJECT_HANDLE;
     }
     userd = object_find(call->rm, client->root.handle, params->userd_memory[0]);
@@ -222,13 +222,13 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_ARGUMENT;
     /* The simulated libcuda has its rings beside USERD, in no space; a ring elsewhere lies in its group's. */
     if (!named && !gpu_layout_fits(&layout, userd->memory->bytes, NULL))
-        space = object->parent->space;
-    if (!gpu_layout_fits(&layout, userd->memory->bytes, space))
+        vaspace = object->parent->vaspace;
+    if (!gpu_layout_fits(&layout, userd->memory->bytes, vaspace))
         return NV_ERR_INVALID_ARGUMENT;
     if (gpu_runlist_is_full(object->parent->group))
         return NV_ERR_NO_FREE_FIFOS;
     if (client->channels < MAX_CLIENT_CHANNELS)
-        object->channel = gpu_channel_create(object->parent->group, userd->memory, &layout, space);
+        object->channel = gpu_channel_create(object->parent->group, userd->memory, &layout, vaspace);
     client->channels += object->channel != NULL;
     return object->channel ? NV_OK : NV_ERR_NO_MEMORY;
 }

@@ -10,7 +10,7 @@ enum { PAGE_MASK = 4095, BIG_PAGE = 64 << 10, OFFSET_IS_FIXED = 1 << 15 };
 struct dma_mapping {
     struct dma_mapping *next;
     const struct rm_object *virtual_memory, *memory;
-    struct space *space;
+    struct vaspace *vaspace;
     uint64_t base, length;
     uint32_t device; /* by which it was made, a handle */
 };
@@ -57,16 +57,16 @@ uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
     else if (object->class_id == NV50_MEMORY_VIRTUAL)
         vaspace = ((const struct rm_memory *)call->params)->vaspace;
     if (object->class_id == NV01_MEMORY_VIRTUAL && vaspace == (uint32_t)IN_NONE)
-        return (object->space = space_create()) ? NV_OK : NV_ERR_NO_MEMORY;
+        return (object->vaspace = vaspace_create()) ? NV_OK : NV_ERR_NO_MEMORY;
     if (vaspace)
         of = object_find(call->rm, object->client->root.handle, vaspace);
     if (!of)
         return NV_ERR_OBJECT_NOT_FOUND;
     if (vaspace && of->class_id != FERMI_VASPACE_A)
         return NV_ERR_INVALID_OBJECT_HANDLE;
-    if (object->class_id == NV50_MEMORY_VIRTUAL && space_is_uvms(of->space))
+    if (object->class_id == NV50_MEMORY_VIRTUAL && vaspace_is_uvms(of->vaspace))
         return NV_ERR_INSUFFICIENT_RESOURCES; /* its addresses are nvidia-uvm's to give */
-    object->space = space_take(of->space);
+    object->vaspace = vaspace_take(of->vaspace);
     return NV_OK;
 }
 
@@ -75,8 +75,8 @@ static void end(struct dma_mapping **at)
     struct dma_mapping *mapping = *at;
 
     *at = mapping->next;
-    space_forget(mapping->space, mapping);
-    space_put(mapping->space);
+    vaspace_forget(mapping->vaspace, mapping);
+    vaspace_put(mapping->vaspace);
     free(mapping);
 }
 
@@ -117,21 +117,21 @@ static uint32_t find(struct rm_call *call, const struct rm_map_dma *names, struc
 }
 
 /* Behind all that is mapped there, where RM is to choose. */
-static uint64_t free_base(const struct rm *rm, const struct space *space)
+static uint64_t free_base(const struct rm *rm, const struct vaspace *vaspace)
 {
     enum { LOWEST = 2 << 20 };
     uint64_t base = LOWEST;
 
     for (const struct dma_mapping *at = rm->dma_mappings; at; at = at->next)
-        if (at->space == space && at->base + at->length > base)
+        if (at->vaspace == vaspace && at->base + at->length > base)
             base = at->base + at->length;
     return (base + BIG_PAGE - 1) & ~(uint64_t)(BIG_PAGE - 1);
 }
 
-static bool is_taken(const struct rm *rm, const struct space *space, uint64_t base, uint64_t length)
+static bool is_taken(const struct rm *rm, const struct vaspace *vaspace, uint64_t base, uint64_t length)
 {
     for (const struct dma_mapping *at = rm->dma_mappings; at; at = at->next)
-        if (at->space == space && base < at->base + at->length && at->base < base + length)
+        if (at->vaspace == vaspace && base < at->base + at->length && at->base < base + length)
             return true;
     return false;
 }
@@ -148,10 +148,10 @@ static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64
     bytes = has_launch_page(memory) ? PAGE_MASK + 1 : mappable_bytes(memory);
     if (asked->offset >= bytes || asked->length > bytes - asked->offset)
         return NV_ERR_INVALID_LIMIT;
-    base = asked->flags & OFFSET_IS_FIXED ? *at : free_base(call->rm, virtual_memory->space);
+    base = asked->flags & OFFSET_IS_FIXED ? *at : free_base(call->rm, virtual_memory->vaspace);
     if ((base | asked->offset | asked->length) & PAGE_MASK || base + asked->length < base)
         return NV_ERR_INVALID_ARGUMENT;
-    if (is_taken(call->rm, virtual_memory->space, base, asked->length))
+    if (is_taken(call->rm, virtual_memory->vaspace, base, asked->length))
         return NV_ERR_NO_MEMORY;
     *at = base;
     mapping = malloc(sizeof *mapping);
@@ -162,16 +162,16 @@ static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64
         .virtual_memory = virtual_memory,
         .memory = memory,
         .device = asked->device,
-        .space = virtual_memory->space,
+        .vaspace = virtual_memory->vaspace,
         .base = base,
         .length = asked->length,
     };
     if (!(pages_unreached(memory) || has_launch_page(memory) ||
-          space_map(mapping->space, base, asked->length, memory->memory, asked->offset, mapping))) {
+          vaspace_map(mapping->vaspace, base, asked->length, memory->memory, asked->offset, mapping))) {
         free(mapping);
         return NV_ERR_NO_MEMORY;
     }
-    space_take(mapping->space);
+    vaspace_take(mapping->vaspace);
     call->rm->dma_mappings = mapping;
     return NV_OK;
 }

@@ -11,8 +11,8 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
     object->memory_bytes = source->memory_bytes;
     if (class_has_names(source->class_id) && source->memory)
         object->memory = sysmem_take(source->memory);
-    if (source->space)
-        object->space = space_take(source->space);
+    if (source->vaspace)
+        object->vaspace = vaspace_take(source->vaspace);
     if (source->class_id == KEPLER_CHANNEL_GROUP_A) {
         object->group = source->group;
         object->uvms = source->uvms;

@@ -66,9 +66,9 @@ static int register_fd(struct rm_call *call)
 
     /* Neither itself nor one that is registered with another (RmIoctl() in escape.c). */
     if (!control_file || control_file->node != SIM_NODE_CTL || control_file == call->file ||
-        control_file->registered_with || call->file->registered_with)
+        control_file->control_id || call->file->control_id)
         return -EINVAL;
-    call->file->registered_with = control_file->id;
+    call->file->control_id = control_file->id;
     return 0;
 }
 

@@ -16,7 +16,7 @@ struct sim_file *file_find(struct rm *rm, uint64_t id)
 
 const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file)
 {
-    return file->registered_with ? file_find(rm, file->registered_with) : file;
+    return file->control_id ? file_find(rm, file->control_id) : file;
 }
 
 void file_add(struct rm *rm, struct sim_file *file)

@@ -49,7 +49,7 @@ static struct sysmem *reach(int32_t tgid, uint64_t address, uint64_t bytes, bool
 
 static uint32_t make(struct rm_call *call, struct rm_alloc_memory *asked)
 {
-    const struct sim_file *file = file_find(call->rm, call->file->registered_with);
+    const struct sim_file *file = file_find(call->rm, call->file->control_id);
     struct rm_client *client = file ? client_find(call->rm, asked->root, file) : NULL;
     struct rm_object *parent, *object;
     uint64_t bytes = asked->limit + 1;

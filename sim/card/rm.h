@@ -57,12 +57,12 @@ struct rm_object {
     struct rm_object *alias_next, *alias_prev; /* other names of the same memory, in a ring; NULL: none */
     /* Processes and clients (0: none) that may alias it and what is below it: bits by enum rm_share_type. */
     uint32_t shared, shared_with[RM_SHARES];
-    bool share_said;      /* or it is as the object above has it */
-    bool uvms;            /* a channel, or group, in an address space of nvidia-uvm's */
-    bool bound;           /* it is registered there, or need not be: it only copies */
-    uint32_t engine_type; /* groups and channels */
-    struct space *space;  /* its own, or the one that a group's channels run in; NULL: none */
-    union {               /* by class; NULL: an object without */
+    bool share_said;         /* or it is as the object above has it */
+    bool uvms;               /* a channel, or group, in an address space of nvidia-uvm's */
+    bool bound;              /* it is registered there, or need not be: it only copies */
+    uint32_t engine_type;    /* groups and channels */
+    struct vaspace *vaspace; /* its own, or the one that a group's channels run in; NULL: none */
+    union {                  /* by class; NULL: an object without */
         struct sysmem *memory;
         struct gpu_group *group;
         struct gpu_channel *channel;
@@ -89,13 +89,13 @@ struct sim_file {
     struct sim_file *hash_next;
     uint64_t id;
     enum sim_node node;
-    struct sim_card *card;    /* SIM_NODE_CARD */
-    uint64_t registered_with; /* SIM_NODE_CARD: id of the control file, 0 = none yet */
-    int32_t tgid;             /* who opened it */
-    bool attached;            /* SIM_NODE_CTL: cards were attached by it */
-    int end;                  /* the card's: see files.c */
-    struct uvm *uvm;          /* SIM_NODE_UVM: NULL: nothing was asked of it */
-    struct exports *exports;  /* SIM_NODE_CTL: NULL: nothing was exported through it */
+    struct sim_card *card;   /* SIM_NODE_CARD */
+    uint64_t control_id;     /* SIM_NODE_CARD: id of the control file, 0 = none yet */
+    int32_t tgid;            /* who opened it */
+    bool attached;           /* SIM_NODE_CTL: cards were attached by it */
+    int end;                 /* the card's: see files.c */
+    struct uvm *uvm;         /* SIM_NODE_UVM: NULL: nothing was asked of it */
+    struct exports *exports; /* SIM_NODE_CTL: NULL: nothing was exported through it */
 };
 
 struct rm {

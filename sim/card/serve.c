@@ -1,5 +1,6 @@
 #include "serve.h"
 #include "../../base/clock.h"
+#include "../../base/mutex.h"
 #include "registers.h"
 #include "wait.h"
 #include <errno.h>
@@ -33,26 +34,24 @@ static struct connection *connections;
 
 static void connection_enter(struct connection *connection)
 {
-    pthread_mutex_lock(&connections_lock);
+    LOCKED(&connections_lock);
     connection->next = connections;
     connections = connection;
-    pthread_mutex_unlock(&connections_lock);
 }
 
 static void connection_leave(const struct connection *connection)
 {
     struct connection **at;
 
-    pthread_mutex_lock(&connections_lock);
+    LOCKED(&connections_lock);
     for (at = &connections; *at != connection; at = &(*at)->next)
         ;
     *at = connection->next;
     close(connection->fd);
     pthread_cond_broadcast(&connections_changed);
-    pthread_mutex_unlock(&connections_lock);
 }
 
-static bool any_ended(void)
+static bool any_exited(void)
 {
     for (const struct connection *c = connections; c; c = c->next) {
         struct pollfd p = {.fd = c->fd};
@@ -65,14 +64,13 @@ static bool any_ended(void)
 
 /* An exited process may have calls in flight: in a driver it would not be gone before their end. A subscriber
  * that ends while it waits here is not waited for, not even by itself. */
-static void finish_ended(int subscriber)
+static void finish_exited(int subscriber)
 {
-    pthread_mutex_lock(&connections_lock);
+    LOCKED(&connections_lock);
     for (struct connection *c = connections; c; c = c->next)
         c->subscribes |= c->fd == subscriber;
-    while (any_ended())
+    while (any_exited())
         pthread_cond_wait(&connections_changed, &connections_lock);
-    pthread_mutex_unlock(&connections_lock);
 }
 
 static int send_reply(int connection, const struct sim_reply *reply, int fd)
@@ -166,12 +164,11 @@ static int do_files(struct rm *rm, const struct sim_request *request, struct sim
     uint64_t id;
 
     reply->outer_bytes = request->outer_bytes / (uint32_t)sizeof id;
-    pthread_mutex_lock(&rm->lock);
+    LOCKED(&rm->lock);
     for (uint32_t i = 0; i < reply->outer_bytes; i++) {
         memcpy(&id, request->payload + i * sizeof id, sizeof id);
         reply->payload[i] = file_find(rm, id) != NULL;
     }
-    pthread_mutex_unlock(&rm->lock);
     return 0;
 }
 
@@ -180,12 +177,11 @@ static int do_ended(struct rm *rm, const struct sim_request *request)
     bool there = true;
     uint64_t id;
 
-    pthread_mutex_lock(&rm->lock);
+    LOCKED(&rm->lock);
     for (uint32_t i = 0; there && i + sizeof id <= request->outer_bytes; i += sizeof id) {
         memcpy(&id, request->payload + i, sizeof id);
         there = file_is_held(rm, id);
     }
-    pthread_mutex_unlock(&rm->lock);
     return there ? 0 : -EBADF;
 }
 
@@ -243,7 +239,7 @@ static bool serve_one(struct rm *rm, int connection, struct sim_request *request
             error = do_ended(rm, request);
             break;
         case SIM_SUBSCRIBE:
-            finish_ended(connection);
+            finish_exited(connection);
             subscribers_stream(connection);
             return false;
         }

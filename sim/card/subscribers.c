@@ -1,3 +1,4 @@
+#include "../../base/mutex.h"
 #include "rm.h"
 #include <pthread.h>
 #include <sys/socket.h>
@@ -12,11 +13,10 @@ static uint32_t subscriber_count;
  * it. */
 void subscribers_tell(const struct sim_event *event)
 {
-    pthread_mutex_lock(&subscribers_lock);
+    LOCKED(&subscribers_lock);
     for (uint32_t i = 0; i < subscriber_count; i++)
         if (send(subscribers[i], event, sizeof *event, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
             shutdown(subscribers[i], SHUT_RDWR);
-    pthread_mutex_unlock(&subscribers_lock);
 }
 
 static bool subscriber_add(int connection)
@@ -24,22 +24,20 @@ static bool subscriber_add(int connection)
     static const struct sim_event subscribed = {.kind = SIM_EVENT_SUBSCRIBED};
     bool added;
 
-    pthread_mutex_lock(&subscribers_lock);
+    LOCKED(&subscribers_lock);
     added = subscriber_count < MAX_SUBSCRIBERS &&
             send(connection, &subscribed, sizeof subscribed, MSG_NOSIGNAL) >= 0;
     if (added)
         subscribers[subscriber_count++] = connection;
-    pthread_mutex_unlock(&subscribers_lock);
     return added;
 }
 
 static void subscriber_remove(int connection)
 {
-    pthread_mutex_lock(&subscribers_lock);
+    LOCKED(&subscribers_lock);
     for (uint32_t i = 0; i < subscriber_count; i++)
         if (subscribers[i] == connection)
             subscribers[i--] = subscribers[--subscriber_count];
-    pthread_mutex_unlock(&subscribers_lock);
 }
 
 void subscribers_stream(int connection)

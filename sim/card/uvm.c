@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t initialize(struct rm_call *call, struct uvm *uvm)
+static uint32_t uvm_initialize(struct rm_call *call, struct uvm *uvm)
 {
     const struct uvm_initialize *params = call->outer;
 
@@ -31,14 +31,14 @@ static uint32_t register_gpu(struct rm_call *call, struct uvm *uvm)
     if (!card)
         return NV_ERR_GPU_UUID_NOT_FOUND;
     of = &uvm->card[card->index];
-    if (of->registered)
+    if (of->is_registered)
         return NV_ERR_INVALID_DEVICE;
     of->device = object_create(call->rm, &uvm->client->root, object_new_handle(call->rm, uvm->client),
                                NV01_DEVICE_0);
     if (!of->device)
         return NV_ERR_NO_MEMORY;
     of->device->card = card;
-    of->registered = true;
+    of->is_registered = true;
     memcpy((char *)call->outer + NUMA_NODE_AT, &no_node, sizeof no_node);
     return NV_OK;
 }
@@ -65,10 +65,10 @@ static void leave_space(struct rm *rm, struct uvm *uvm, struct sim_card *card)
         else
             at = &(*at)->next;
     uvm_ranges_leave(rm, uvm, card);
-    if (of->space)
-        space_manage(of->space, &(struct managed){.fd = -1});
-    space_put(of->space);
-    of->space = NULL;
+    if (of->vaspace)
+        vaspace_manage(of->vaspace, &(struct managed){.fd = -1});
+    vaspace_put(of->vaspace);
+    of->vaspace = NULL;
 }
 
 static void part(struct rm *rm, struct uvm *uvm, const struct sim_card *one, const struct sim_card *other)
@@ -90,16 +90,16 @@ static uint32_t unregister_gpu(struct rm_call *call, struct uvm *uvm)
             part(call->rm, uvm, card, &call->rm->cards[i]);
     leave_space(call->rm, uvm, card);
     object_free(call->rm, of->device);
-    *of = (struct uvm_card){.registered = false};
+    *of = (struct uvm_card){.is_registered = false};
     return NV_OK;
 }
 
-static bool is_registered(const struct rm *rm, const struct space *space)
+static bool is_registered(const struct rm *rm, const struct vaspace *vaspace)
 {
     for (uint32_t i = 0; i < RM_FILE_BUCKETS; i++)
         for (const struct sim_file *file = rm->files[i]; file; file = file->hash_next)
             for (uint32_t k = 0; file->uvm && k < rm->card_count; k++)
-                if (file->uvm->card[k].space == space)
+                if (file->uvm->card[k].vaspace == vaspace)
                     return true;
     return false;
 }
@@ -121,11 +121,11 @@ static uint32_t register_space(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INVALID_OBJECT;
     if (!uvm_may_have(call, uvm, vaspace))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
-    if (of->space || is_registered(call->rm, vaspace->space)) /* one of each at a time */
+    if (of->vaspace || is_registered(call->rm, vaspace->vaspace)) /* one of each at a time */
         return NV_ERR_INVALID_DEVICE;
-    if (!space_manage(vaspace->space, &uvm->managed))
+    if (!vaspace_manage(vaspace->vaspace, &uvm->managed))
         return NV_ERR_NO_MEMORY;
-    of->space = space_take(vaspace->space);
+    of->vaspace = vaspace_take(vaspace->vaspace);
     return NV_OK;
 }
 
@@ -134,7 +134,7 @@ static uint32_t unregister_space(struct rm_call *call, struct uvm *uvm)
     struct sim_card *card;
     struct uvm_card *of = uvm_card_of(call->rm, uvm, call->outer, &card);
 
-    if (!of || !of->space)
+    if (!of || !of->vaspace)
         return NV_ERR_INVALID_DEVICE;
     leave_space(call->rm, uvm, card);
     return NV_OK;
@@ -149,7 +149,7 @@ static struct uvm_channel **channel_at(struct uvm *uvm, uint32_t client, uint32_
     return at;
 }
 
-static uint32_t register_channel(struct rm_call *call, struct uvm *uvm)
+static uint32_t uvm_register_channel(struct rm_call *call, struct uvm *uvm)
 {
     const struct uvm_register_channel *params = call->outer;
     struct sim_card *card;
@@ -157,7 +157,7 @@ static uint32_t register_channel(struct rm_call *call, struct uvm *uvm)
     struct rm_object *channel = object_find(call->rm, params->client, params->channel);
     struct uvm_channel **at = channel_at(uvm, params->client, params->channel), *made;
 
-    if (!of || !of->space)
+    if (!of || !of->vaspace)
         return NV_ERR_INVALID_DEVICE;
     if (!channel || !class_is_channel(channel->class_id))
         return NV_ERR_INVALID_OBJECT_HANDLE;
@@ -216,7 +216,7 @@ static uint32_t pageable_on_gpu(struct rm_call *call, struct uvm *uvm)
     } *of = (void *)call->outer;
     struct sim_card *card = uvm_card_named(call->rm, of->gpu);
 
-    if (!card || !uvm->card[card->index].registered)
+    if (!card || !uvm->card[card->index].is_registered)
         return NV_ERR_INVALID_DEVICE;
     of->access = 0;
     return NV_OK;
@@ -284,13 +284,13 @@ static const struct {
     bool fresh; /* a file that is not initialised takes it */
     uint32_t (*execute)(struct rm_call *call, struct uvm *uvm);
 } commands[] = {
-    {UVM_INITIALIZE, true, initialize},
+    {UVM_INITIALIZE, true, uvm_initialize},
     {UVM_MM_INITIALIZE, true, watch_memory},
     {UVM_REGISTER_GPU, false, register_gpu},
     {UVM_UNREGISTER_GPU, false, unregister_gpu},
     {UVM_REGISTER_GPU_VASPACE, false, register_space},
     {UVM_UNREGISTER_GPU_VASPACE, false, unregister_space},
-    {UVM_REGISTER_CHANNEL, false, register_channel},
+    {UVM_REGISTER_CHANNEL, false, uvm_register_channel},
     {UVM_UNREGISTER_CHANNEL, false, unregister},
     {UVM_CREATE_EXTERNAL_RANGE, false, uvm_create_range},
     {UVM_MAP_EXTERNAL_ALLOCATION, false, uvm_map_external},
@@ -350,9 +350,9 @@ void uvm_end(struct rm *rm, struct sim_file *file)
         unregister_channel(rm, &uvm->channels);
     uvm_ranges_end(rm, uvm);
     for (uint32_t i = 0; i < RM_MAX_CARDS; i++) {
-        if (uvm->card[i].space)
-            space_manage(uvm->card[i].space, &(struct managed){.fd = -1});
-        space_put(uvm->card[i].space);
+        if (uvm->card[i].vaspace)
+            vaspace_manage(uvm->card[i].vaspace, &(struct managed){.fd = -1});
+        vaspace_put(uvm->card[i].vaspace);
     }
     free(uvm);
     file->uvm = NULL;

@@ -13,9 +13,9 @@
 struct uvm_range_of; /* a range, and what is mapped in it */
 
 struct uvm_card {
-    bool registered;
+    bool is_registered;
     struct rm_object *device; /* of our client */
-    struct space *space;      /* NULL: none is registered */
+    struct vaspace *vaspace;  /* NULL: none is registered */
     uint32_t peers;           /* cards whose memory it reaches: bits by index */
 };
 

@@ -73,7 +73,7 @@ static uint32_t judge(struct rm_call *call, struct uvm *uvm, const struct uvm_mi
     if (asked->semaphore &&
         (asked->semaphore % sizeof asked->payload || !uvm_has_range(uvm, asked->semaphore)))
         return NV_ERR_INVALID_ADDRESS;
-    if (!is_host(asked->to) && (!of || !of->space))
+    if (!is_host(asked->to) && (!of || !of->vaspace))
         return NV_ERR_INVALID_DEVICE;
     return !asked->range.length && asked->semaphore ? NV_OK : uvm_range_policy(call, uvm);
 }

@@ -46,7 +46,7 @@ struct uvm_card *uvm_card_of(struct rm *rm, struct uvm *uvm, const uint8_t uuid[
                              struct sim_card **card)
 {
     *card = uvm_card_named(rm, uuid);
-    return *card && uvm->card[(*card)->index].registered ? &uvm->card[(*card)->index] : NULL;
+    return *card && uvm->card[(*card)->index].is_registered ? &uvm->card[(*card)->index] : NULL;
 }
 
 bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struct rm_object *object)
@@ -83,11 +83,11 @@ bool uvm_has_range(struct uvm *uvm, uint64_t address)
 static void unmap(struct rm *rm, struct uvm *uvm, struct mapping **at)
 {
     struct mapping *mapping = *at;
-    struct space *space = uvm->card[mapping->card->index].space;
+    struct vaspace *vaspace = uvm->card[mapping->card->index].vaspace;
 
     *at = mapping->next;
-    if (space)
-        space_forget(space, mapping);
+    if (vaspace)
+        vaspace_forget(vaspace, mapping);
     object_free(rm, mapping->memory);
     free(mapping);
 }
@@ -188,7 +188,7 @@ static uint32_t map_on(struct rm_call *call, struct uvm *uvm, const uint8_t *gpu
     uint64_t base = begin->range.base, length = begin->range.length;
     struct mapping *mapping;
 
-    if (!of || !of->space)
+    if (!of || !of->vaspace)
         return NV_ERR_INVALID_DEVICE;
     if (memory->class_id == NV01_MEMORY_LOCAL_USER && memory->card != card) {
         if (!(of->peers & 1u << memory->card->index))
@@ -203,8 +203,9 @@ static uint32_t map_on(struct rm_call *call, struct uvm *uvm, const uint8_t *gpu
     mapping->base = base;
     mapping->end = base + length;
     mapping->memory = object_alias(call->rm, lies->device, object_new_handle(call->rm, uvm->client), memory);
-    if (!mapping->memory || !(pages_unreached(memory) ||
-                              space_map(of->space, base, length, memory->memory, begin->offset, mapping))) {
+    if (!mapping->memory ||
+        !(pages_unreached(memory) ||
+          vaspace_map(of->vaspace, base, length, memory->memory, begin->offset, mapping))) {
         if (mapping->memory)
             object_free(call->rm, mapping->memory);
         free(mapping);
@@ -259,10 +260,10 @@ uint32_t uvm_unmap_external(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INVALID_ADDRESS;
     if (!of)
         return NV_ERR_INVALID_DEVICE;
-    if (!of->space)
+    if (!of->vaspace)
         return NV_OK; /* nothing is mapped there */
     unmap_between(call->rm, uvm, range, card, base, end);
-    space_unmap(of->space, base, end - base);
+    vaspace_unmap(of->vaspace, base, end - base);
     return NV_OK;
 }
 

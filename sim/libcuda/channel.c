@@ -1,4 +1,5 @@
 #include "../../native_sched/nvidia/rm/channel.h"
+#include "../../base/mutex.h"
 #include "engines.h"
 #include <stdlib.h>
 #include <string.h>
@@ -181,12 +182,11 @@ CUresult channel_submit(struct channel *channel, struct commands before, struct 
 
     if (error)
         return error;
-    pthread_mutex_lock(&channel->lock);
+    LOCKED(&channel->lock);
     error = put_entries(channel, before, work);
     *mark = channel_mark(channel);
     if (!error && blocking)
         __atomic_store_n(&channel->blocking, *mark, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&channel->lock);
     return error;
 }
 

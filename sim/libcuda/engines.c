@@ -1,4 +1,5 @@
 #include "engines.h"
+#include "../../base/mutex.h"
 #include "../../native_sched/nvidia/rm/channel.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -56,7 +57,7 @@ static void give_back(const struct rmc *rm, uint32_t handle)
 
 void engines_end(struct engines *engines)
 {
-    pthread_mutex_lock(&engines->lock);
+    LOCKED(&engines->lock);
     __atomic_store_n(&engines->error, CUDA_ERROR_CONTEXT_IS_DESTROYED, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < CHANNELS; i++)
         if (engines->channels[i])
@@ -67,7 +68,6 @@ void engines_end(struct engines *engines)
     engines_ring(engines);
     give_back(engines->rm, engines->usermode);
     give_back(engines->rm, engines->vaspace);
-    pthread_mutex_unlock(&engines->lock);
 }
 
 void engines_free(struct engines *engines)

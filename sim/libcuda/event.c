@@ -1,3 +1,4 @@
+#include "../../base/mutex.h"
 #include "stream.h"
 #include <stdlib.h>
 
@@ -61,9 +62,8 @@ static struct record record_of(CUevent event)
 {
     struct record record;
 
-    pthread_mutex_lock(&event->lock);
+    LOCKED(&event->lock);
     record = (struct record){event->slot, event->value};
-    pthread_mutex_unlock(&event->lock);
     return record;
 }
 
@@ -194,14 +194,13 @@ static CUresult time_of(CUevent event, uint64_t *timestamp_ns)
 
     if (event->flags & CU_EVENT_DISABLE_TIMING)
         return CUDA_ERROR_INVALID_HANDLE;
-    pthread_mutex_lock(&event->lock);
+    LOCKED(&event->lock);
     if (!event->slot)
         error = CUDA_ERROR_INVALID_HANDLE;
     else if (!semaphore_reached(event->slot->semaphore, event->value))
         error = CUDA_ERROR_NOT_READY;
     else
         *timestamp_ns = event->slot->semaphore->timestamp_ns;
-    pthread_mutex_unlock(&event->lock);
     return error;
 }
 

@@ -1,5 +1,6 @@
 /* Calls of the program's pass a gate, which a checkpoint closes: those on their way end, new ones wait. */
 #include "gate.h"
+#include "../../base/mutex.h"
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -13,20 +14,18 @@ void gate_pass(void)
 {
     if (depth++)
         return;
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     while (closed)
         pthread_cond_wait(&opened, &lock);
     inside++;
-    pthread_mutex_unlock(&lock);
 }
 
 void gate_leave(void)
 {
     if (--depth)
         return;
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     inside--;
-    pthread_mutex_unlock(&lock);
 }
 
 void gate_exempt(void)
@@ -36,27 +35,21 @@ void gate_exempt(void)
 
 void gate_close(void)
 {
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     closed = true;
-    pthread_mutex_unlock(&lock);
 }
 
 void gate_open(void)
 {
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     closed = false;
     pthread_cond_broadcast(&opened);
-    pthread_mutex_unlock(&lock);
 }
 
 bool gate_empty(void)
 {
-    bool empty;
-
-    pthread_mutex_lock(&lock);
-    empty = !inside;
-    pthread_mutex_unlock(&lock);
-    return empty;
+    LOCKED(&lock);
+    return !inside;
 }
 
 /* A child has the forking thread alone, and nothing of the driver that could be moved. */

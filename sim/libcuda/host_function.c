@@ -1,5 +1,6 @@
 /* Functions of the program's that run in the order of a stream: on a thread of the library's, one after the
  * other. Behind a function its stream goes on when it has returned. */
+#include "../../base/mutex.h"
 #include "moves.h"
 #include "stream.h"
 #include "thread.h"
@@ -77,12 +78,8 @@ static bool start(void)
 
 bool host_functions_idle(void)
 {
-    bool idle;
-
-    pthread_mutex_lock(&lock);
-    idle = !first && !busy;
-    pthread_mutex_unlock(&lock);
-    return idle;
+    LOCKED(&lock);
+    return !first && !busy;
 }
 
 void host_functions_forget(void)
@@ -134,12 +131,11 @@ static void drop(struct call *call)
 
 static void append(struct call *call)
 {
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     call->next = NULL;
     *end = call;
     end = &call->next;
     pthread_cond_signal(&asked);
-    pthread_mutex_unlock(&lock);
 }
 
 static CUresult take_slots(struct call *call)

@@ -1,4 +1,5 @@
 #include "moves.h"
+#include "../../base/mutex.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,12 +132,8 @@ static bool newest(uint64_t up_to, CUcontext *context, mark_t *mark)
 
 static uint64_t number_of_last(void)
 {
-    uint64_t number;
-
-    pthread_mutex_lock(&lock);
-    number = last_number;
-    pthread_mutex_unlock(&lock);
-    return number;
+    LOCKED(&lock);
+    return last_number;
 }
 
 void moves_finish(void)

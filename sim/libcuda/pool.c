@@ -130,7 +130,7 @@ static void give_back(const struct freed *freed, bool all)
 }
 
 /* What was to be moved there before it was freed has been moved by the time it is handed out again. */
-static void settle(bool all)
+static void reuse_freed(bool all)
 {
     struct freed freed = find_freed();
 
@@ -141,7 +141,7 @@ static void settle(bool all)
 void pools_settle(void)
 {
     if (__atomic_load_n(&freeing, __ATOMIC_ACQUIRE))
-        settle(false);
+        reuse_freed(false);
 }
 
 void pools_forget(void)
@@ -228,7 +228,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
     error = take(pointer, bytes, pool, stream);
     while (error == CUDA_ERROR_OUT_OF_MEMORY) {
         more = wait_for_freed();
-        settle(true);
+        reuse_freed(true);
         error = take(pointer, bytes, pool, stream);
         if (!more)
             break;

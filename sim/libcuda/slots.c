@@ -1,3 +1,4 @@
+#include "../../base/mutex.h"
 #include "engines.h"
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -105,7 +106,7 @@ struct slot *slot_take(struct engines *engines, CUresult *error)
 {
     struct slot *slot = NULL;
 
-    pthread_mutex_lock(&engines->lock);
+    LOCKED(&engines->lock);
     *error = engines_error(engines);
     if (!*error && !first_is_ready(engines))
         *error = from_rm(slab_add(engines));
@@ -114,15 +115,13 @@ struct slot *slot_take(struct engines *engines, CUresult *error)
         engines->slots_free = slot->next;
         slot->issued++;
     }
-    pthread_mutex_unlock(&engines->lock);
     return slot;
 }
 
 void slot_give(struct engines *engines, struct slot *slot)
 {
-    pthread_mutex_lock(&engines->lock);
+    LOCKED(&engines->lock);
     put_last(engines, slot);
-    pthread_mutex_unlock(&engines->lock);
 }
 
 void slabs_end(struct engines *engines)

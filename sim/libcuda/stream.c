@@ -1,4 +1,5 @@
 #include "stream.h"
+#include "../../base/mutex.h"
 #include "moves.h"
 #include "ranges.h"
 #include <stdlib.h>
@@ -95,7 +96,7 @@ CUresult stream_submit_marked(CUstream stream, enum sim_engine_index engine, str
 
     if (error)
         return error;
-    pthread_mutex_lock(&stream->lock);
+    LOCKED(&stream->lock);
     wait_for(&prologue, channel, stream->last);
     wait_for_others(&prologue, stream, channel);
     error = channel_submit(channel, (struct commands){prologue.commands, prologue.count}, work,
@@ -105,7 +106,6 @@ CUresult stream_submit_marked(CUstream stream, enum sim_engine_index engine, str
         if (is_legacy(stream))
             __atomic_store_n(&engines->legacy, *mark, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&stream->lock);
     return error;
 }
 

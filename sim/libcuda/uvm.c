@@ -34,11 +34,11 @@ void uvm_forget(void)
 
 static uint32_t file_open(const struct rmc *rm)
 {
-    struct uvm_initialize initialize = {.flags = 0};
+    struct uvm_initialize uvm_initialize = {.flags = 0};
     uint32_t status;
 
     file = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
-    status = rmc_uvm(rm, file, UVM_INITIALIZE, &initialize);
+    status = rmc_uvm(rm, file, UVM_INITIALIZE, &uvm_initialize);
     for (uint32_t i = 0; i < rm->card_count && !status; i++) {
         struct register_gpu gpu = {.ctl_fd = -1};
 
@@ -55,14 +55,14 @@ uint32_t uvm_join(const struct rmc *rm)
     uint32_t status = file < 0 ? file_open(rm) : NV_OK;
 
     for (uint32_t i = 0; i < rm->card_count && !status; i++) {
-        struct uvm_register_gpu_vaspace space = {.ctl_fd = rm->ctl_fd, .client = rm->client};
+        struct uvm_register_gpu_vaspace vaspace = {.ctl_fd = rm->ctl_fd, .client = rm->client};
         CUcontext context = joined[i] ? NULL : context_on(&rm->cards[i]);
 
         if (!context)
             continue;
-        rmc_uuid(&rm->cards[i], space.gpu);
-        space.vaspace = context->engines->vaspace;
-        status = rmc_uvm(rm, file, UVM_REGISTER_GPU_VASPACE, &space);
+        rmc_uuid(&rm->cards[i], vaspace.gpu);
+        vaspace.vaspace = context->engines->vaspace;
+        status = rmc_uvm(rm, file, UVM_REGISTER_GPU_VASPACE, &vaspace);
         if (!status)
             joined[i] = context;
     }
@@ -71,12 +71,12 @@ uint32_t uvm_join(const struct rmc *rm)
 
 void uvm_leave(const struct rmc *rm, CUcontext context)
 {
-    struct unregister_gpu_vaspace space;
+    struct unregister_gpu_vaspace vaspace;
     uint32_t i = (uint32_t)(context->device->card - rm->cards);
 
     if (joined[i] != context)
         return;
     joined[i] = NULL;
-    rmc_uuid(context->device->card, space.gpu);
-    rmc_uvm(rm, file, UVM_UNREGISTER_GPU_VASPACE, &space);
+    rmc_uuid(context->device->card, vaspace.gpu);
+    rmc_uvm(rm, file, UVM_UNREGISTER_GPU_VASPACE, &vaspace);
 }

@@ -152,11 +152,11 @@ def found(name: str, text: str) -> set[Found]:
 def sources() -> list[str]:
     printed = run("git", "ls-files", "*.c", "*.h", "*.py", cwd=REPOSITORY)
     headers = {path.relative_to(REPOSITORY).as_posix() for path in HEADERS}
-    apart = f"{FACTS.parent.relative_to(REPOSITORY).as_posix()}/"
+    facts = f"{FACTS.parent.relative_to(REPOSITORY).as_posix()}/"
     return [
         name
         for name in printed.split()
-        if name not in {*headers, SELF} and not name.startswith(apart) and (REPOSITORY / name).is_file()
+        if name not in {*headers, SELF} and not name.startswith(facts) and (REPOSITORY / name).is_file()
     ]
 
 

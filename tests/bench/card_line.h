@@ -31,7 +31,7 @@ static inline void card_ask(struct card_line *l, size_t payload, int *fd)
 {
     union {
         struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int))];
+        char room[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec in = {&l->reply, sizeof(l->reply)};
     struct msghdr msg = {.msg_iov = &in, .msg_iovlen = 1};

@@ -65,7 +65,7 @@ static void unrelated(void)
     ioctl(ctl, TIOCGWINSZ, &x);
 }
 
-static void caught(void)
+static void unwatched(void)
 {
     struct btrfs_ioctl_qgroup_create_args x = {0};
 
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
         fail("device", status);
     printf("{");
     measure("unrelated", unrelated, n, ", ");
-    measure("caught", caught, n, ", ");
+    measure("caught", unwatched, n, ", ");
     measure("answered", answered, n, ", ");
     measure("refused", refused, n, ", ");
     measure("view", view, n, ", ");

@@ -1,7 +1,5 @@
 """Containers that come and go, one after the other, whatever happens to mgpud meanwhile."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
@@ -28,7 +26,7 @@ class PassersBy:
         self._threads = [threading.Thread(target=self._run) for _ in range(at_once)]
         self.count = 0
 
-    def __enter__(self) -> PassersBy:
+    def __enter__(self) -> "PassersBy":
         for thread in self._threads:
             thread.start()
         return self

@@ -2,8 +2,6 @@
 beginning.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time
@@ -132,7 +130,7 @@ class Node:
     inode: int
 
     @classmethod
-    def of(cls, mgpu: Arbiter, events: int, lives: int) -> Node:
+    def of(cls, mgpu: Arbiter, events: int, lives: int) -> "Node":
         until_empty(mgpu)
         until(lambda: holder.status(mgpu.root / "holder.sock").listeners == 0, "no listener is left")
         until(lambda: mgpu.ask("health")["listeners"] == 0, "none is served")

@@ -28,7 +28,7 @@ class FakeKubelet:
 
     def __init__(self, root: Path) -> None:
         self.folder = root / methods.FOLDER
-        self.registered: list[str] = []
+        self.registrations: list[str] = []
         self.refuses: set[str] = set()
         self.lists: dict[str, int] = {}
         self._devices: dict[str, dict[str, str]] = {}
@@ -79,7 +79,7 @@ class FakeKubelet:
 
     async def _register(self, request: Any, context: Any) -> Any:
         name = request.resource_name
-        self.registered.append(name)
+        self.registrations.append(name)
         if request.version != methods.VERSION or name in self.refuses:
             await context.abort(grpc.StatusCode.UNKNOWN, f"does not want {name}")
         path = self.folder / request.endpoint

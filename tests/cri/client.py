@@ -1,7 +1,5 @@
 """A client of the container runtime interface, by runtime.proto as it stands beside this file."""
 
-from __future__ import annotations
-
 import functools
 import os
 import tempfile
@@ -33,7 +31,7 @@ class Client:
     def __init__(self, address: Path) -> None:
         self._channel = grpc.insecure_channel(f"unix://{address}", options=_OPTIONS)
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> "Client":
         return self
 
     def __exit__(self, *_: object) -> None:

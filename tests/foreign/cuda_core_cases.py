@@ -247,12 +247,12 @@ def pointers(card: Device) -> Any:
     ]
     unknown = driver.cuPointerGetAttribute(asked[0], own.ctypes.data)[0]
     check(driver.cuMemHostRegister(own.ctypes.data, own.nbytes, 0))
-    registered = int(check(driver.cuPointerGetAttribute(asked[0], own.ctypes.data)))
+    locked = int(check(driver.cuPointerGetAttribute(asked[0], own.ctypes.data)))
     check(driver.cuMemHostUnregister(own.ctypes.data))
     check(driver.cuMemFree(card_memory))
     check(driver.cuMemFree(managed))
     check(driver.cuMemFreeHost(host))
-    return {"found": found, "unknown": unknown.name, "registered": registered}
+    return {"found": found, "unknown": unknown.name, "registered": locked}
 
 
 def host_functions(card: Device) -> Any:

@@ -67,15 +67,15 @@ def pinned() -> Any:
     there = cuda.to_device(host, stream=stream)
     there.copy_to_host(back, stream=stream)
     stream.synchronize()
-    registered = np.zeros_like(data)
-    with cuda.pinned(registered):
-        there.copy_to_host(registered, stream=stream)
+    locked = np.zeros_like(data)
+    with cuda.pinned(locked):
+        there.copy_to_host(locked, stream=stream)
         stream.synchronize()
     mapped = cuda.mapped_array(16, dtype=np.uint8)
     mapped[:] = 7
     device_to_device(mapped, cuda.to_device(data[:16]), 16)
     cuda.synchronize()
-    return [bool((x == data).all()) for x in (back, registered)] + [bool((mapped == data[:16]).all())]
+    return [bool((x == data).all()) for x in (back, locked)] + [bool((mapped == data[:16]).all())]
 
 
 def managed() -> list[bool]:

@@ -26,13 +26,13 @@ static size_t end_of(const uint8_t *text, size_t bytes, bool *overflow)
 
 static void send_piece(int to, const uint8_t *text, size_t bytes, int fd, uint32_t fds)
 {
-    char space[CMSG_SPACE(FDS_MAX * sizeof(int))] = {0};
+    char room[CMSG_SPACE(FDS_MAX * sizeof(int))] = {0};
     struct iovec iov = {(void *)(uintptr_t)text, bytes};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     struct cmsghdr *h;
 
     if (fds) {
-        m.msg_control = space;
+        m.msg_control = room;
         m.msg_controllen = CMSG_SPACE(fds * sizeof(int));
         h = CMSG_FIRSTHDR(&m);
         *h = (struct cmsghdr){

@@ -131,7 +131,7 @@ static void look(struct tenant *t, struct choices *c)
 
 /* A client with a device and memory on the tenant's second file: most calls mean nothing without. Channels:
  * with a group that runs if its tenant does, too. */
-static void settle_in(uint32_t k, struct replay *replay, bool channels)
+static void prepare_client(uint32_t k, struct replay *replay, bool channels)
 {
     const uint32_t client = 0xc1 + k;
     const struct rm_alloc first[] = {
@@ -165,7 +165,7 @@ static void life(struct choices *c)
     memset(replay, 0, sizeof(replay));
     for (uint32_t i = 0; i < TENANTS; i++)
         if (!one_in(c, 8))
-            settle_in(i, &replay[i], one_in(c, 2));
+            prepare_client(i, &replay[i], one_in(c, 2));
     for (int i = 0; i < CALLS_MAX && c->at < c->end; i++) {
         switch (below(c, 16)) {
         case 0:

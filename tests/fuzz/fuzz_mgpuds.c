@@ -116,7 +116,7 @@ static void hang_up(struct process *p)
     p->welcomed = false;
 }
 
-static void bury(struct process *p)
+static void retire(struct process *p)
 {
     hang_up(p);
     if (p->life >= 0)
@@ -168,10 +168,10 @@ static void welcome(struct process *p)
 static bool hear_one(struct process *p)
 {
     struct holder_head head;
-    char text[64], space[CMSG_SPACE(sizeof(int))];
+    char text[64], room[CMSG_SPACE(sizeof(int))];
     struct iovec iov[2] = {{&head, sizeof(head)}, {text, sizeof(text)}};
     struct msghdr msg = {
-        .msg_iov = iov, .msg_iovlen = 2, .msg_control = space, .msg_controllen = sizeof(space)};
+        .msg_iov = iov, .msg_iovlen = 2, .msg_control = room, .msg_controllen = sizeof(room)};
     struct cmsghdr *h;
     int fd = -1;
 
@@ -296,7 +296,7 @@ static void act(struct choices *c)
         break;
     case 9:
         if (!lives(p))
-            bury(p);
+            retire(p);
         break;
     }
 }
@@ -309,7 +309,7 @@ static bool is_served(const struct process *p)
 static void clear(void)
 {
     for (struct process *p = processes; p < processes + PROCESSES; p++)
-        bury(p);
+        retire(p);
     for (int i = 0; i < CANDIDATES_MAX; i++) {
         if (mgpuds.candidates[i].fd >= 0)
             close(mgpuds.candidates[i].fd);

@@ -473,9 +473,9 @@ _CDI_EDITS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     _CDI.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=200),
     st.sampled_from(["json", "yaml"]),
 )
-def cdi_spec(text: bytes, ending: str) -> None:
+def cdi_spec(text: bytes, suffix: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, f"x.{ending}").write_bytes(text)
+        Path(folder, f"x.{suffix}").write_bytes(text)
         try:
             registry = cdi.Registry.load([folder])
             for kind in ("nvidia.com/gpu", "x/y"):

@@ -2,8 +2,6 @@
 without one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re
@@ -43,7 +41,7 @@ class Backend(Protocol):
     def adopt(self, listener: int, note: int, tid: int, fd: int) -> None:
         """Before a call is looked at."""
 
-    def let_through(
+    def continue_call(
         self, listener: int, note: int, tid: int, fd: int, outer: bytearray, number: int, memory: int
     ) -> tuple[int, int]:
         """(errno, flags) of the answer to a call that its caller is to make. memory: a descriptor of the
@@ -99,7 +97,7 @@ class Nvidia:
     def adopt(self, listener: int, note: int, tid: int, fd: int) -> None:
         return
 
-    def let_through(
+    def continue_call(
         self, listener: int, note: int, tid: int, fd: int, outer: bytearray, number: int, memory: int
     ) -> tuple[int, int]:
         return 0, CONTINUE
@@ -243,7 +241,7 @@ class Simulated:
             call.params[: len(back)] = back
         return abs(error), got
 
-    def let_through(
+    def continue_call(
         self, listener: int, note: int, tid: int, fd: int, outer: bytearray, number: int, memory: int
     ) -> tuple[int, int]:
         """There is no kernel that would go on with it: the call is made for its caller."""

@@ -1,7 +1,5 @@
 """The run: a process and a time of its own for each stage, which goes on after whatever one of them does."""
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

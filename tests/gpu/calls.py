@@ -1,7 +1,5 @@
 """What the kit's recorder (record.c) wrote down: which calls of programs failed, and what took long."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

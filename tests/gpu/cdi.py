@@ -2,8 +2,6 @@
 own, which has the libraries: the spec brings the nodes alone.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

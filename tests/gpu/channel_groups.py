@@ -2,8 +2,6 @@
 alone.
 """
 
-from __future__ import annotations
-
 import struct
 import time
 from collections import Counter

@@ -2,8 +2,6 @@
 is asked for meanwhile.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -125,7 +123,7 @@ def inside(product: Product, results: Results, out: Result) -> None:
             out.figures["recorded"] = _recorded(product, results)
 
 
-def _moves(product: Product, results: Results, out: Result, calls: Calls | None = None) -> None:
+def _moves(product: Product, results: Results, out: Result, calls: "Calls | None" = None) -> None:
     does, kept_mib = words(product.driver)
     argv = preloaded(first.steps(*does), TMP) if calls else first.steps(*does)
 

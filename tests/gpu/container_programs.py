@@ -1,7 +1,5 @@
 """Programs that use a card as frameworks do (tests/gpu/programs), each in a container of its own."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

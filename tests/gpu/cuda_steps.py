@@ -8,8 +8,6 @@ managed=MIB, free, copy=MIB, keep=MIB, same, moved=SECONDS, event, peer, hold=SE
 fails ends it, unless its name ends with "?". Any Python runs it, without other modules.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

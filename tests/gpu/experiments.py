@@ -4,8 +4,6 @@ Each takes the backend and the results so far and fills a Result. None changes a
 timeslices and suspensions are of programs that end with the experiment.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The first minutes of mgpu on a card: each stage asks for a little more than the one before it did."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 without.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Those with `decides` are what only that driver can decide. tests/hostile/test_gp
 where there is a card.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

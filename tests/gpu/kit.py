@@ -3,8 +3,6 @@
 The machine may have any libc and any Python (tools/portable).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

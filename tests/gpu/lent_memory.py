@@ -2,8 +2,6 @@
 back with its data once online has ended.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

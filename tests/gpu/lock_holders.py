@@ -2,8 +2,6 @@
 a tenth of one, and programs that start on another card.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import time

@@ -1,7 +1,5 @@
 """Which indices of FB_GET_INFO_V2 make up what programs say of memory."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

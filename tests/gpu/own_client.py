@@ -1,7 +1,5 @@
 """Our own RM client: what root can see of a card."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct
@@ -50,7 +48,7 @@ class OwnClient:
         self._duplicates = FIRST_DUPLICATE
         self._registers: mmap.mmap | None = None
 
-    def __enter__(self) -> OwnClient:
+    def __enter__(self) -> "OwnClient":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,8 +1,6 @@
 """What our own RM client asks: sizes one off, classes by ALLOC_CONTEXT_DMA2, subscriptions to MIG
 instances."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct
@@ -92,8 +90,8 @@ def sizes(backend: Backend, results: Results, out: Result) -> None:
 def by_context_dma(backend: Backend, results: Results, out: Result) -> None:
     """Whether the escape allocates what no program needs it for: why mgpu refuses it."""
     with OwnClient(backend) as own:
-        space = allocate(own, DEVICE, SPACE, FERMI_VASPACE_A, bytes(SPACE_BYTES), SPACE_BYTES)
-        out.figures["an address space to name"] = hex(space)
+        vaspace = allocate(own, DEVICE, SPACE, FERMI_VASPACE_A, bytes(SPACE_BYTES), SPACE_BYTES)
+        out.figures["an address space to name"] = hex(vaspace)
         for i, (name, class_id) in enumerate(BY_CONTEXT_DMA.items()):
             outer = CONTEXT_DMA_STRUCT.pack(own.client, 0, FIRST + i, class_id, 0, 0, SPACE, 0, 0xFFFF, 0)
             call = rm.Call(CONTEXT_DMA, bytearray(outer), bytearray(), -1)
@@ -107,7 +105,7 @@ def mig(backend: Backend, results: Results, out: Result) -> None:
     """Subscribing to the first instance, and what a control of the right size says of it, and one of none."""
     minors = with_nodes(capabilities.minors()) if backend.name == "nvidia" else {}
     with OwnClient(backend) as own:
-        out.figures |= subscribe(own, minors)
+        out.figures |= mig_subscribe(own, minors)
     right = out.figures["right_size"]
     out.verdict = (
         "a right size tells a subscription"
@@ -123,7 +121,7 @@ def with_nodes(minors: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def subscribe(own: OwnClient, minors: Mapping[str, int]) -> dict[str, dict[str, str]]:
+def mig_subscribe(own: OwnClient, minors: Mapping[str, int]) -> dict[str, dict[str, str]]:
     """CannotSayError where there is no instance."""
     found = [name for name in sorted(minors) if re.fullmatch(r"gpu0/gi\d+/ci\d+/access", name)]
     if not found:

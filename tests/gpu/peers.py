@@ -1,7 +1,5 @@
 """Two cards: what programs are told of each reaching the other, and whether NCCL finds its way."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 from contextlib import ExitStack
 from functools import partial

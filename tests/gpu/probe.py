@@ -1,7 +1,5 @@
 """What the machine can do, before anything is tried: the first result of a run."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -2,8 +2,6 @@
 read-only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -199,7 +197,7 @@ class Product:
         host_network: bool = False,
         reclaimable: bool = False,
         capabilities: str = "",
-    ) -> Iterator[Container]:
+    ) -> "Iterator[Container]":
         """A running container with so much memory of these cards in all, or with whole cards (None); killed
         at the end, if it has not ended. reclaimable: its memory gives way. capabilities: the driver's; whole
         cards have all of them where none is named.

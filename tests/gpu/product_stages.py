@@ -1,7 +1,5 @@
 """mgpu end to end on a card: caps seen and kept, online beside offline, what it costs, hostile attempts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -280,8 +278,8 @@ def start(product: Product, results: Results, out: Result) -> None:
     """
     program = str(PROGRAMS / "cuda_start")
     one_by_one = [program, str(product.paced(STARTS))]
-    apart = [program, str(product.paced(APART)), str(APART_MS)]
-    for name, argv in (("mediated", one_by_one), ("mediated_apart", apart)):
+    spaced = [program, str(product.paced(APART)), str(APART_MS)]
+    for name, argv in (("mediated", one_by_one), ("mediated_apart", spaced)):
         with product.container(argv) as box:
             out.figures[name] = box.end().document()
     with product.container(load("saturate", "--kernel-us", "5000"), qos="offline") as offline:
@@ -292,7 +290,7 @@ def start(product: Product, results: Results, out: Result) -> None:
     with product.container(calls.told([program, "3"])) as box:
         out.figures["calls"] = box.end().document()
     if product.driver == "nvidia":
-        for name, argv in (("plain", one_by_one), ("plain_apart", apart)):
+        for name, argv in (("plain", one_by_one), ("plain_apart", spaced)):
             done = subprocess.run(
                 argv, capture_output=True, text=True, check=False, env=environment("nvidia")
             )

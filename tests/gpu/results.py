@@ -1,8 +1,6 @@
 """What a run leaves: a JSON list of results, one line of verdict each, and a log of everything that was
 said."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

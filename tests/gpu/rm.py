@@ -4,8 +4,6 @@ calls.
 Source: rm_abi.h and interface.def of native_sched/nvidia/rm, restated for ctypes-free packing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

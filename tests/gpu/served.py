@@ -1,7 +1,5 @@
 """What mgpu serves of the driver's interface, for experiments that refuse the rest: made with the kit."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What a stage of the run is: a question, the verdict that is hoped for, and what it may take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum

@@ -4,8 +4,6 @@ do.
 docs/nvidia-driver.md names stages of this table for what only a card can say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.gpu import (

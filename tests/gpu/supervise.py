@@ -5,8 +5,6 @@ The experiments' own, small supervisor; the product's mediator is not used, so t
 got wrong.
 """
 
-from __future__ import annotations
-
 import builtins
 import ctypes
 import errno
@@ -122,7 +120,7 @@ class Supervised:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Supervised:
+    def __enter__(self) -> "Supervised":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -217,7 +215,9 @@ class Supervised:
                 done = self._control_call(tid, fd, outer, memory)
             flags = 0
             if done is None:
-                done, flags = self.backend.let_through(self._listener, note, tid, fd, outer, number, memory)
+                done, flags = self.backend.continue_call(
+                    self._listener, note, tid, fd, outer, number, memory
+                )
                 if number == rm.ALLOC and not flags and not done:
                     self._made_by_itself(outer, memory)
             if outer != before:

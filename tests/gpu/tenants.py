@@ -2,8 +2,6 @@
 records.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import tempfile

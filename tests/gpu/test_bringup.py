@@ -1,7 +1,5 @@
 """The whole run on this machine's cards: make gpu-kit first."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

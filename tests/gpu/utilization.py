@@ -1,7 +1,5 @@
 """The samples of which GPU-Util is made, as RM gives them to a client that may see all processes."""
 
-from __future__ import annotations
-
 import json
 import struct
 import subprocess

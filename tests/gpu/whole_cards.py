@@ -1,7 +1,5 @@
 """What a container with whole cards has beside a share: counters, a debugger, a sanitizer, MPS, exports."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -185,16 +185,16 @@ def test_work_made_while_suspended_waits(siege: Siege) -> None:
 
 def test_processes_that_end_while_they_are_suspended_and_resumed(siege: Siege) -> None:
     seconds = 2
-    with siege.attempt("self_kill", str(seconds), qos="offline", cap_mib=12 * CONTEXT_MIB) as ending:
-        assert ending.line() == "ready"
+    with siege.attempt("self_kill", str(seconds), qos="offline", cap_mib=12 * CONTEXT_MIB) as short_lived:
+        assert short_lived.line() == "ready"
         with load(
             siege.mgpu,
             *("burst", "--period-ms", str(HOLD_MS + 40), "--kernels", "1", "--kernel-us", "500"),
             *("--seconds", str(seconds)),
         ) as online:
             online.result()
-        [processes] = ending.numbers()
+        [processes] = short_lived.numbers()
         assert processes > 20
-        until(lambda: ending.used_bytes == 0, "what they had ended with them")
-        assert len(ending.suspended()) > 2
-        ending.under_the_cap()
+        until(lambda: short_lived.used_bytes == 0, "what they had ended with them")
+        assert len(short_lived.suspended()) > 2
+        short_lived.under_the_cap()

@@ -52,7 +52,7 @@ def test_unprivileged_process_gets_no_connection(siege: Siege, name: str) -> Non
     assert as_nobody(path, kind) == errno.EACCES
 
 
-def said_from_inside(siege: Siege, name: str, *words: str) -> str:
+def reply_inside(siege: Siege, name: str, *words: str) -> str:
     """What root in a granted container hears who was given the socket."""
     kind = "stream" if name == "seccomp.sock" else "packet"
     with siege.attempt("knock", kind, f"/shared/{name}", *words, shared=siege.mgpu.root) as knock:
@@ -61,7 +61,7 @@ def said_from_inside(siege: Siege, name: str, *words: str) -> str:
 
 @pytest.mark.parametrize("packet", ["", "{", "x" * 3000, '{"version":1,"verb":"list"}'])
 def test_root_of_a_container_that_was_given_the_control_socket(siege: Siege, packet: str) -> None:
-    said = said_from_inside(siege, "mgpud.sock", packet)
+    said = reply_inside(siege, "mgpud.sock", packet)
     assert said == "closed" or "only root of this node" in said, said
 
 
@@ -73,7 +73,7 @@ def message(container: str, nonce: str) -> str:
 def test_root_of_a_container_that_was_given_the_holders_socket(siege: Siege) -> None:
     log = siege.mgpu.root / "log" / "mgpu-holder.log"
     before = log.read_text().count("connection refused")
-    assert said_from_inside(siege, "seccomp.sock", message("x", "0" * 32), "fd") == "closed"
+    assert reply_inside(siege, "seccomp.sock", message("x", "0" * 32), "fd") == "closed"
     assert log.read_text().count("connection refused") == before + 1
 
 

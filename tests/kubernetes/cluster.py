@@ -1,7 +1,5 @@
 """A cluster that is there already: kubectl, and a command that runs programs on its node."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -44,7 +42,7 @@ class Cluster:
     namespace: str = "default"
 
     @staticmethod
-    def given() -> Cluster | None:
+    def given() -> "Cluster | None":
         """By MGPU_KUBECTL (default kubectl), MGPU_NODE and MGPU_IMAGE; None without MGPU_NODE."""
         node = os.environ.get("MGPU_NODE")
         if not node:
@@ -168,7 +166,7 @@ class Cluster:
         said = self._on_node("/opt/mgpu/bin/mgpu", "health", "-o", "json").out
         return int((json.loads(said or "{}").get("mgpud") or {}).get("pid", 0))
 
-    def in_namespace(self, name: str) -> Cluster:
+    def in_namespace(self, name: str) -> "Cluster":
         return replace(self, namespace=name)
 
     def unschedulable(self, pod: str) -> str:

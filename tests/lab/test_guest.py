@@ -20,7 +20,7 @@ from tests.support.places import REPOSITORY
 # What is fetched and built the first time is in it.
 pytestmark = pytest.mark.timeout(1800)
 
-WISH = guests.Wish(pairs.PAIRS[0], CARD)
+WISH = guests.Kind(pairs.PAIRS[0], CARD)
 WITHIN_S = 60
 
 
@@ -65,5 +65,5 @@ def test_tests_that_hang_say_in_which_call() -> None:
 
 def test_first_process_waits_for_orphans() -> None:
     program = "from lab.guest import agent; print(agent.failure('tests.lab.seeded:orphan', 5))"
-    apart = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
-    assert run(*apart, sys.executable, "-c", program, cwd=REPOSITORY) == "None\n"
+    isolated = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
+    assert run(*isolated, sys.executable, "-c", program, cwd=REPOSITORY) == "None\n"

@@ -10,7 +10,7 @@ from lab.__main__ import judge
 from lab.claims import Claim
 from lab.collection import Named
 from lab.error import LabError
-from lab.guests import Wish
+from lab.guests import Kind
 from lab.verdicts import PASSED, Verdict
 
 
@@ -19,15 +19,15 @@ def test_guest_that_breaks_leaves_the_other_pairs_and_what_it_had_decided(
 ) -> None:
     tests = [Named(f"lab.tests.file:{name}", Claim((name,), (), (), 60, False)) for name in ("one", "two")]
 
-    def run(wish: Wish, some: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
+    def run(kind: Kind, some: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
         for test in some:
-            if wish.pair == pairs.PAIRS[0] and test is tests[1]:
+            if kind.pair == pairs.PAIRS[0] and test is tests[1]:
                 raise LabError("the guest's kernel died")
             yield Verdict(test.name, PASSED, "", test.claim.rows)
 
     monkeypatch.setattr(runner, "run", run)
     said: list[str] = []
-    assert judge([Wish(pair, Path("card")) for pair in pairs.PAIRS[:2]], tests, said.append) == 1
+    assert judge([Kind(pair, Path("card")) for pair in pairs.PAIRS[:2]], tests, said.append) == 1
     first, second = (pair.name for pair in pairs.PAIRS[:2])
     assert said[:-1] == [
         f"lab: {first}, 1 x ga102",

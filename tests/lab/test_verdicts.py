@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from lab.claims import Claim
-from lab.verdicts import FAILED, MADE_UP, PASSED, Answer, apart, judged, last_line
+from lab.verdicts import FAILED, MADE_UP, PASSED, Answer, disagreements, judged, last_line
 
 ROWS = ("a row",)
 PLAIN = Claim(ROWS, (), (), 60, long=False)
@@ -65,7 +65,7 @@ def test_rows_that_one_pair_does_not_decide_are_said_and_not_counted() -> None:
         "old": [judged("files.a", PLAIN, None, [REAL], [])],
         "new": [judged("files.a", PLAIN, "AssertionError", [], [])],
     }
-    assert apart(pairs) == ["lab: new does not decide: a row"]
+    assert disagreements(pairs) == ["lab: new does not decide: a row"]
     assert (
         last_line(pairs.values(), 2)
         == "lab: 0 rows decided on each of 2 pairs and chips, 2 differences open"

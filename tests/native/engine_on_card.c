@@ -87,17 +87,17 @@ void on_card_looks(struct mgpu_engine *e, uint64_t gap_ns)
 }
 
 /* How many of nvidia-uvm's files scans look for, and how many were released and are unlocated. */
-void on_card_lost(struct mgpu_engine *e, uint32_t *missed, uint32_t *unseen)
+void on_card_lost(struct mgpu_engine *e, uint32_t *missed, uint32_t *unlocated)
 {
     struct nvidia_files *f = &e->mediator.driver->files;
     WITH_TABLE(f);
 
-    *missed = *unseen = 0;
+    *missed = *unlocated = 0;
     for (uint32_t i = 0; i < f->unpollables; i++) {
         const struct nvidia_file *one = &f->slot[f->unpollable[i]];
 
         *missed += one->held_fd >= 0 && one->missed_scans;
-        *unseen += one->held_fd < 0;
+        *unlocated += one->held_fd < 0;
     }
 }
 

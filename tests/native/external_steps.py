@@ -21,7 +21,7 @@ HANDLE = 0x100
 
 
 def map_range(tenant: Tenant, params: bytes, fd: int | None = None) -> None:
-    assert tenant.initialize(fd).through
+    assert tenant.uvm_initialize(fd).through
     answer = tenant.uvm_call(UVM_MAP_EXTERNAL, params, fd=fd)
     assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, OK)
 

@@ -135,7 +135,7 @@ class MigRm(Rm):
         return found[GPU_INSTANCE], found[COMPUTE_INSTANCE]
 
     @property
-    def subscriptions(self) -> int:
+    def mig_subscriptions(self) -> int:
         return sum(of in (GPU_INSTANCE, COMPUTE_INSTANCE) for of, _ in self.objects.values())
 
     def _own(self, nr: int, arg: int) -> None:
@@ -167,7 +167,7 @@ class MigRm(Rm):
             if status := self._refused(root, parent, class_id, about, peek(params, "Q")):
                 return status
         self.objects[root, handle] = class_id, about
-        self.most = max(self.most, self.subscriptions)
+        self.most = max(self.most, self.mig_subscriptions)
         return 0
 
     def _refused(self, root: int, parent: int, class_id: int, about: int, descriptor: int) -> int:

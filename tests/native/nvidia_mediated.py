@@ -1,7 +1,5 @@
 """The whole mediator over NVIDIA's driver: its nodes are files of a simulated card, its tenants processes."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os
@@ -77,7 +75,7 @@ class Answer:
 class Tenant:
     """A process that is mediated. It has a control file and a card's file."""
 
-    def __init__(self, world: World, tenant: int, holder_id: int) -> None:
+    def __init__(self, world: "World", tenant: int, holder_id: int) -> None:
         self._world = world
         self.id = tenant
         self._holder_id = holder_id
@@ -100,8 +98,8 @@ class Tenant:
         # As the holder keeps one for the next mgpud.
         self.listener = taken
         self.serve()
-        registered = self.ioctl(self.card, REGISTER_FD, struct.pack("i", self.ctl))
-        assert (registered.result, registered.through) == (0, False)
+        joined = self.ioctl(self.card, REGISTER_FD, struct.pack("i", self.ctl))
+        assert (joined.result, joined.through) == (0, False)
 
     def serve(self, tenant: int = 0) -> bool:
         """tenant: what its calls are taken for; 0: what it is."""
@@ -195,7 +193,7 @@ class Tenant:
         """who: "aside", a new thread, which does nothing more; "again", the first of these."""
         return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip, who)
 
-    def initialize(
+    def uvm_initialize(
         self, fd: int | None = None, flags: int = 0, *, lands: int | None = None, who: str = ""
     ) -> Answer:
         """UVM_INITIALIZE with these flags; lands: those that the kernel reads, by default the same."""
@@ -208,7 +206,7 @@ class Tenant:
     ) -> None:
         """INITIALIZE is called on a file, and made on the one that another thread has put in its place."""
         self.tell("astray", on)
-        assert self.initialize(fd, who=who, lands=lands).through
+        assert self.uvm_initialize(fd, who=who, lands=lands).through
         self.tell("astray", -1)
 
     def raced(self, number: int, params: bytes, at: int, word: int) -> Answer:
@@ -359,7 +357,7 @@ class World:
         """CREATE_EXTERNAL_RANGE has been made, by whomever: a file's addresses are all files'."""
         self.lib.on_card_range(ctypes.c_uint64(base), ctypes.c_uint64(size))
 
-    def managed_looks(self, gap_s: float) -> None:
+    def managed_poller(self, gap_s: float) -> None:
         """How long it is from one poll of managed memory to the next."""
         self.lib.on_card_managed_looks(self.engine._handle, ctypes.c_uint64(int(gap_s * 1e9)))
 
@@ -413,9 +411,9 @@ class World:
 
     def lost(self) -> tuple[int, int]:
         """How many of nvidia-uvm's files are looked for, and how many have been let go and are not closed."""
-        missed, unseen = ctypes.c_uint32(), ctypes.c_uint32()
-        self.lib.on_card_lost(self.engine._handle, ctypes.byref(missed), ctypes.byref(unseen))
-        return missed.value, unseen.value
+        missed, unlocated = ctypes.c_uint32(), ctypes.c_uint32()
+        self.lib.on_card_lost(self.engine._handle, ctypes.byref(missed), ctypes.byref(unlocated))
+        return missed.value, unlocated.value
 
     def slow_status(self) -> None:
         """Before there are tenants: it takes a millisecond to read what engines execute."""

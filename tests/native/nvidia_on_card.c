@@ -46,7 +46,7 @@ static int duplicates;
 
 static struct own {
     int fd, keeps; /* keeps: it is open there */
-    bool registered;
+    bool is_registered;
     ino_t ino;
     uint64_t id;
 } own[FILES];
@@ -204,14 +204,14 @@ static uint64_t id_of(int fd)
 }
 
 /* A node that the arbiter opens where it had another is the same file here. */
-static bool registered(uint64_t id)
+static bool is_registered(uint64_t id)
 {
     bool was = false;
 
     for (int i = 0; i < owned; i++)
         if (own[i].id == id) {
-            was = own[i].registered;
-            own[i].registered = true;
+            was = own[i].is_registered;
+            own[i].is_registered = true;
         }
     return was;
 }
@@ -431,7 +431,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
             close(on_card_closes);
         break;
     case NV_ESC_REGISTER_FD:
-        if (registered(id))
+        if (is_registered(id))
             return 0;
         aux = id_of(((struct rm_register_fd *)arg)->ctl_fd);
         break;

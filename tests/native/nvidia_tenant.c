@@ -159,7 +159,7 @@ static bool instance(struct rm_alloc *a, const uint8_t *params)
 }
 
 /* The file that another thread has put in the place of the one on which a call is made; -1: none. */
-static int astray = -1;
+static int misdirected = -1;
 
 /* The kernel and the driver, after CONTINUE: nothing but what is in memory counts. */
 static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, size_t params_bytes)
@@ -171,7 +171,7 @@ static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, 
     if (RM_NR(cmd) == NV_ESC_RM_ALLOC && bytes == sizeof(struct rm_alloc) && !instance((void *)outer, params))
         return 0;
     request = (struct sim_request){
-        .op = SIM_IOCTL, .cmd = cmd, .file = id_of_fd[astray < 0 ? fd : astray], .tgid = getpid()};
+        .op = SIM_IOCTL, .cmd = cmd, .file = id_of_fd[misdirected < 0 ? fd : misdirected], .tgid = getpid()};
     request.outer_bytes = bytes;
     request.params_bytes = (uint32_t)params_bytes;
     if (RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY)
@@ -206,9 +206,9 @@ static void call(int fd, uint32_t cmd, const char *outer_text, const char *param
     if (through && unhex(flip, outer) && at >= 0)
         memcpy(outer + at, &pointer, sizeof(pointer));
     if (through && cmd == UVM_INITIALIZE &&
-        fcntl(astray < 0 ? fd : astray, F_GETSIG) < UVM_ON_CARD_INITIALIZED &&
-        fcntl(astray < 0 ? fd : astray, F_SETSIG, UVM_ON_CARD_INITIALIZED + (outer[0] & UVM_ON_CARD_FLAGS)) <
-            0)
+        fcntl(misdirected < 0 ? fd : misdirected, F_GETSIG) < UVM_ON_CARD_INITIALIZED &&
+        fcntl(misdirected < 0 ? fd : misdirected, F_SETSIG,
+              UVM_ON_CARD_INITIALIZED + (outer[0] & UVM_ON_CARD_FLAGS)) < 0)
         exit(3);
     if (through && id_of_fd[fd] && RM_SIZE(cmd))
         e = as_the_kernel(fd, cmd, outer, params, params_bytes);
@@ -427,7 +427,7 @@ int main(int argc, char **argv)
         else if (sscanf(text, "close %d", &fd) == 1)
             printf("%d\n", close(fd));
         else if (sscanf(text, "astray %d", &fd) == 1)
-            printf("%d\n", astray = fd);
+            printf("%d\n", misdirected = fd);
         else if (sscanf(text, "dup %d", &fd) == 1)
             printf("%d\n", dup(fd));
         else if (sscanf(text, "send %d", &fd) == 1)

@@ -9,7 +9,7 @@ BIG_PAGE, HUGE_PAGE = 1 << 16, 1 << 21
 
 
 class Mapped(NamedTuple):
-    space: Hashable
+    vaspace: Hashable
     base: int
     size: int
     page: int = 4096
@@ -27,9 +27,9 @@ def tables_bytes(mappings: Iterable[Mapped]) -> int:
         last = one.base + one.size - 1
         for shift in DIRECTORY_SHIFTS:
             for block in range(one.base >> shift, (last >> shift) + 1):
-                tables[one.space, shift, block] = TABLE_BYTES
+                tables[one.vaspace, shift, block] = TABLE_BYTES
         if one.page < HUGE_PAGE:
             big = one.page == BIG_PAGE
             for block in range(one.base >> LEAF_SHIFT, (last >> LEAF_SHIFT) + 1):
-                tables[one.space, big, block] = BIG_LEAF_BYTES if big else TABLE_BYTES
+                tables[one.vaspace, big, block] = BIG_LEAF_BYTES if big else TABLE_BYTES
     return sum(tables.values())

@@ -16,7 +16,7 @@ from tests.native.rm_params import (
     group,
     host_memory,
 )
-from tests.native.uvm_params import GPU_ONE, register_channel, register_space
+from tests.native.uvm_params import GPU_ONE, register_space, uvm_register_channel
 from tests.support import rm_numbers as nv
 
 NO_MEMORY, ATTACHED = nv.NV_ERR_NO_MEMORY, nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
@@ -77,7 +77,7 @@ def registers_space(
 
 
 def register(tenant: Tenant, client: int, handle: int = CHANNEL, *, fd: int | None = None) -> Answer:
-    answer = tenant.uvm_call(UVM_REGISTER_CHANNEL, register_channel(client, handle), fd=fd)
+    answer = tenant.uvm_call(UVM_REGISTER_CHANNEL, uvm_register_channel(client, handle), fd=fd)
     assert (answer.result, answer.through) == (0, False)
     return answer
 
@@ -86,9 +86,9 @@ def registers(tenant: Tenant, client: int, handle: int = CHANNEL, *, fd: int | N
     assert register(tenant, client, handle, fd=fd).u32(REGISTER_STATUS) == 0
 
 
-def initialize_file(tenant: Tenant, fd: int) -> int:
+def uvm_initialize_file(tenant: Tenant, fd: int) -> int:
     """A file of nvidia-uvm that is initialised."""
-    assert tenant.initialize(fd).through
+    assert tenant.uvm_initialize(fd).through
     return fd
 
 

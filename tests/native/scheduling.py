@@ -282,7 +282,7 @@ class ByHand(AbstractContextManager["ByHand"]):
         self.wake_at = wake_at.value
         return [(decision.id, decision.run) for decision in out[: n.value]]
 
-    def settle(self) -> list[tuple[int, bool]]:
+    def decide_all(self) -> list[tuple[int, bool]]:
         """Decide and carry out until nothing changes; all that was decided."""
         made = []
         while orders := self.decide():

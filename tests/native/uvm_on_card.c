@@ -50,7 +50,7 @@ int on_card_pageable_error; /* PAGEABLE_MEM_ACCESS fails with this errno; 0: it 
 /* Address spaces that are registered, by their numbers. */
 static struct {
     uint32_t client, handle; /* client 0: free */
-} space[UVM_ON_CARD_SPACES] ON_CARD_KEPT;
+} vaspace[UVM_ON_CARD_SPACES] ON_CARD_KEPT;
 
 /* Whether a file is initialised, and what comes of an address space, is answered when a byte has come, after
  * one has gone out; -1: at once. */
@@ -69,7 +69,7 @@ static uint64_t flags_of(int fd)
     return (uint64_t)(fcntl(fd, F_GETSIG) - UVM_ON_CARD_INITIALIZED) & UVM_ON_CARD_FLAGS;
 }
 
-static int initialize_again(int fd, struct uvm_initialize *u)
+static int uvm_initialize_again(int fd, struct uvm_initialize *u)
 {
     if (!initialized(fd))
         abort(); /* it would be with the arbiter's memory */
@@ -91,7 +91,7 @@ void uvm_on_card_begin(void)
     memset(range, 0, sizeof(range));
     memset(shared, 0, sizeof(shared));
     memset(retained, 0, sizeof(retained));
-    memset(space, 0, sizeof(space));
+    memset(vaspace, 0, sizeof(vaspace));
     on_card_unregistered = 0;
     on_card_uvm_error = on_card_pageable_error = 0;
     ranges = 0;
@@ -145,7 +145,7 @@ static bool holder_of(int file, pid_t *pid, int *fd)
 }
 
 /* The number of the address space that is registered on the file; -1: there is none. */
-static int space_on(int fd)
+static int vaspace_on(int fd)
 {
     return initialized(fd) ? (fcntl(fd, F_GETSIG) - UVM_ON_CARD_INITIALIZED) / UVM_ON_CARD_SPACE - 1 : -1;
 }
@@ -156,17 +156,17 @@ static uint32_t put_space(int fd, uint32_t of, uint32_t handle)
 
     if (!initialized(fd))
         return NV_ERR_ILLEGAL_ACTION;
-    if (space_on(fd) >= 0)
+    if (vaspace_on(fd) >= 0)
         return NV_ERR_INVALID_DEVICE;
     for (int k = 0; k < UVM_ON_CARD_SPACES; k++)
-        if (space[k].client == of && space[k].handle == handle)
+        if (vaspace[k].client == of && vaspace[k].handle == handle)
             return NV_ERR_NOT_SUPPORTED;
-    while (i < UVM_ON_CARD_SPACES && space[i].client)
+    while (i < UVM_ON_CARD_SPACES && vaspace[i].client)
         i++;
     if (i == UVM_ON_CARD_SPACES || fcntl(fd, F_SETSIG, fcntl(fd, F_GETSIG) + (i + 1) * UVM_ON_CARD_SPACE) < 0)
         abort();
-    space[i].client = of;
-    space[i].handle = handle;
+    vaspace[i].client = of;
+    vaspace[i].handle = handle;
     return NV_OK;
 }
 
@@ -183,8 +183,8 @@ void on_card_closed(pid_t pid, int fd)
 void on_card_client_ended(uint32_t of)
 {
     for (int k = 0; k < UVM_ON_CARD_SPACES; k++)
-        if (space[k].client == of)
-            space[k].client = 0;
+        if (vaspace[k].client == of)
+            vaspace[k].client = 0;
 }
 
 int on_card_retained(void)
@@ -307,9 +307,9 @@ static uint32_t register_space(int fd, const struct uvm_register_gpu_vaspace *r)
 
 /* By another process than the client's own; where the channel's address space is, which is the only one of
  * its client's. */
-static uint32_t register_channel_on(int fd, const struct uvm_register_channel *r)
+static uint32_t uvm_register_channel_on(int fd, const struct uvm_register_channel *r)
 {
-    int at = space_on(fd), i = 0;
+    int at = vaspace_on(fd), i = 0;
     bool lent = false;
 
     if (!initialized(fd))
@@ -317,7 +317,7 @@ static uint32_t register_channel_on(int fd, const struct uvm_register_channel *r
     for (int k = 0; k < SHARED; k++)
         lent |= shared[k].client && shared[k].client == r->client;
     for (int k = 0; k < UVM_ON_CARD_SPACES; k++)
-        if (space[k].client == r->client && k != at)
+        if (vaspace[k].client == r->client && k != at)
             return NV_ERR_INVALID_CHANNEL;
     if (!lent)
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
@@ -340,7 +340,7 @@ static uint32_t take_channel(int fd, const struct uvm_register_channel *r)
     uint32_t status;
 
     pthread_mutex_lock(&lock);
-    status = on_card_uvm_error ? NV_ERR_NO_MEMORY : register_channel_on(fd, r);
+    status = on_card_uvm_error ? NV_ERR_NO_MEMORY : uvm_register_channel_on(fd, r);
     pthread_mutex_unlock(&lock);
     wait_to_answer();
     return status;
@@ -402,7 +402,7 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
 
     switch (cmd) {
     case UVM_INITIALIZE:
-        return initialize_again(fd, arg);
+        return uvm_initialize_again(fd, arg);
     case UVM_PAGEABLE_MEM_ACCESS:
         return pageable(fd, arg);
     case UVM_UNREGISTER_CHANNEL:

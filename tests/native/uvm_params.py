@@ -30,7 +30,7 @@ def register_space(client: int, handle: int, gpu: bytes = GPU_ONE) -> bytes:
     return struct.pack("16siIII", gpu, 7, client, handle, 0xFFFF)
 
 
-def register_channel(client: int, channel: int) -> bytes:
+def uvm_register_channel(client: int, channel: int) -> bytes:
     return struct.pack("16siII4xQQI4x", GPU_ONE, 0, client, channel, 0, 0, 0xFFFF)
 
 

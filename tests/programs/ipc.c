@@ -61,7 +61,7 @@ static void load(void)
 static int pass(void *bytes, size_t n, int with, int receives)
 {
     union {
-        char space[CMSG_SPACE(sizeof(int))];
+        char rights[CMSG_SPACE(sizeof(int))];
         struct cmsghdr head;
     } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
     struct iovec iov = {bytes, n};

@@ -118,7 +118,7 @@ class Opened:
         """Those before a row; the row gets the file that it is made on."""
         symbol, words = row["symbol"], bytes.fromhex(row["before"])
         if symbol == "NV_ESC_SYS_PARAMS":
-            self.control = self.registered(i)
+            self.control = self.register_file(i)
             yield self.open("nvidiactl", self.control)
         elif symbol == "UVM_INITIALIZE":
             self.managed = word_at(bytes.fromhex(self.recorded[i + 1]["hpre"]))
@@ -150,7 +150,7 @@ class Opened:
         self.next_row += 1
         return {"call": "open", "index": self.next_row - 1, "node": node, "fd": fd, "result": fd}
 
-    def registered(self, i: int) -> int:
+    def register_file(self, i: int) -> int:
         """The descriptor of the control node, which the first REGISTER_FD names."""
         later = next(row for row in self.recorded[i:] if row["nr"] == nv.NV_ESC_REGISTER_FD)
         return word_at(bytes.fromhex(later["hpre"]))

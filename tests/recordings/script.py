@@ -166,7 +166,7 @@ class Composer:
         for fill in read(fills):
             self.fills.setdefault(fill["call"], []).append(fill)
         self.filled = 0
-        self.devices = self.attached = self.memory = self.engine_object = self.channel = self.space = 0
+        self.devices = self.attached = self.memory = self.engine_object = self.channel = self.vaspace = 0
 
     def lines(self) -> Iterator[str]:
         for i, row in enumerate(self.rows):
@@ -230,7 +230,7 @@ class Composer:
         elif row.call == "NV_ESC_RM_ALLOC 0xc46f":
             self.channel = FIRST_HANDLE + made
         elif row.call == "NV_ESC_RM_ALLOC 0x90f1":
-            self.space = FIRST_HANDLE + made
+            self.vaspace = FIRST_HANDLE + made
 
     def value(self, fill: dict[str, str], i: int) -> str:
         row, kind = self.rows[i], fill["value"]
@@ -252,7 +252,7 @@ class Composer:
             "memory": self.memory,
             "engine_object": self.engine_object,
             "channel": self.channel,
-            "space": self.space,
+            "space": self.vaspace,
         }
         return f"{numbers[kind]:x}"
 

@@ -45,7 +45,7 @@ class Uvm:
         said, _ = self.client.connection.ioctl(self.file.id, cmd, params, tgid=self.client.tgid)
         return int(struct.unpack_from("<I", said, status_at)[0])
 
-    def initialize(self, flags: int = 0) -> int:
+    def uvm_initialize(self, flags: int = 0) -> int:
         return self.call(nv.UVM_INITIALIZE, struct.pack("<QII", flags, 0xDEAD, 0), 8)
 
     def register_gpu(self, uuid: bytes) -> int:
@@ -60,11 +60,11 @@ class Uvm:
     def disable_peers(self, one: bytes, other: bytes) -> int:
         return self.call(nv.UVM_DISABLE_PEER_ACCESS, one + other + struct.pack("<I", 0xDEAD), 32)
 
-    def register_space(self, uuid: bytes, space: int) -> int:
-        params = uuid + struct.pack("<iIII", -1, self.client.root, space, 0xDEAD)
+    def register_space(self, uuid: bytes, vaspace: int) -> int:
+        params = uuid + struct.pack("<iIII", -1, self.client.root, vaspace, 0xDEAD)
         return self.call(nv.UVM_REGISTER_GPU_VASPACE, params, 28)
 
-    def register_channel(self, uuid: bytes, channel: int) -> int:
+    def uvm_register_channel(self, uuid: bytes, channel: int) -> int:
         params = uuid + struct.pack("<iII", -1, self.client.root, channel)
         return self.call(nv.UVM_REGISTER_CHANNEL, params.ljust(56, b"\0"), 48)
 
@@ -110,7 +110,7 @@ class Space:
         self.client, self.uuid = client, uuid_of(client)
         self.handle = client.made(client.device, VASPACE, bytes(48))
         self.uvm = uvm or Uvm(client)
-        assert self.uvm.initialize() == OK
+        assert self.uvm.uvm_initialize() == OK
         assert self.uvm.register_gpu(self.uuid) == OK
         assert self.uvm.register_space(self.uuid, self.handle) == OK
 
@@ -142,14 +142,14 @@ def semaphore(address: int, value: int, how: int) -> bytes:
 class HardwareChannel:
     """A channel with a ring and segments in memory at `base`, and a doorbell that is a page."""
 
-    def __init__(self, space: Space, base: int) -> None:
-        client = space.client
-        self.space, self.base = space, base
-        self.memory, self.bytes = space.put(base)
+    def __init__(self, vaspace: Space, base: int) -> None:
+        client = vaspace.client
+        self.vaspace, self.base = vaspace, base
+        self.memory, self.bytes = vaspace.put(base)
         self.group = client.made(
             client.device, nv.KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, 0, GRAPHICS_ENGINE, 0)
         )
-        share = client.made(self.group, CONTEXT_SHARE, struct.pack("<3I", space.handle, 0, 0))
+        share = client.made(self.group, CONTEXT_SHARE, struct.pack("<3I", vaspace.handle, 0, 0))
         params = bytearray(channel_params(self.memory, userd=USERD_AT, ring=base, entries=RING_ENTRIES))
         struct.pack_into("<I", params, 24, share)
         self.handle = client.made(self.group, CHANNEL_AMPERE, bytes(params))

@@ -105,7 +105,7 @@ class Everything:
         check(c.cu.cuMemFree_v2(more))
         return {"same": same, "ms": round(c.between(began, ended), 3)}
 
-    def pin(self) -> int:
+    def fill(self) -> int:
         """Memory of the host is the program's at all times."""
         ctypes.memset(self.pinned, 8, SIZE)
         return 8
@@ -113,7 +113,7 @@ class Everything:
 
 def everything() -> None:
     made = Everything()
-    serve({"look": made.look, "work": made.work, "pin": made.pin})
+    serve({"look": made.look, "work": made.work, "pin": made.fill})
 
 
 def plain() -> None:

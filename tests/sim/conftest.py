@@ -134,7 +134,7 @@ def client(new_client: NewClient) -> Client:
 
 
 @pytest.fixture
-def space(client: Client) -> Iterator[Space]:
+def vaspace(client: Client) -> Iterator[Space]:
     made = Space(client)
     yield made
     made.uvm.close()

@@ -166,10 +166,10 @@ def threads() -> Any:
 
     start = info(cu)
     workers = [threading.Thread(target=work) for _ in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    for thread in workers:
+        thread.start()
+    for thread in workers:
+        thread.join()
     return {"failures": sum(failures), "calls": len(failures), "leaked": start[0] - info(cu)[0]}
 
 

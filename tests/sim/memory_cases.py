@@ -141,13 +141,13 @@ def host_memory() -> Any:
     check(c.cu.cuMemHostGetFlags(byref(flags), pointer))
     check(c.cu.cuMemHostGetDevicePointer_v2(byref(address), pointer, 0))
     own = ctypes.create_string_buffer(SMALL)
-    registered = [c.cu.cuMemHostRegister_v2(own, c_size_t(SMALL), 0) for _ in range(2)]
+    registrations = [c.cu.cuMemHostRegister_v2(own, c_size_t(SMALL), 0) for _ in range(2)]
     unregistered = [c.cu.cuMemHostUnregister(own) for _ in range(2)]
     freed = [c.cu.cuMemFreeHost(pointer) for _ in range(2)]
     return {
         "flags": flags.value,
         "same": address.value == pointer.value,
-        "registered": registered,
+        "registered": registrations,
         "unregistered": unregistered,
         "freed": freed,
         "not_the_cards": c.cu.cuMemFree_v2(c_uint64(ctypes.addressof(own))),

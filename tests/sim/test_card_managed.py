@@ -71,7 +71,7 @@ def client(new_client: NewClient) -> Client:
 
 
 @pytest.fixture
-def space(client: Client) -> Iterator[Space]:
+def vaspace(client: Client) -> Iterator[Space]:
     made = Space(client)
     yield made
     made.uvm.close()
@@ -89,10 +89,10 @@ def errors(card: CardProcess) -> int:
     return sum(group["errors"] for engine in engines for group in engine["groups"])
 
 
-def test_host_and_card_see_the_same(card: CardProcess, space: Space) -> None:
-    channel = HardwareChannel(space, RING)
-    _, other = space.put(OTHER, SIZE)
-    managed = Managed(space.uvm.file.fd, BASE, SIZE)
+def test_host_and_card_see_the_same(card: CardProcess, vaspace: Space) -> None:
+    channel = HardwareChannel(vaspace, RING)
+    _, other = vaspace.put(OTHER, SIZE)
+    managed = Managed(vaspace.uvm.file.fd, BASE, SIZE)
     sent = os.urandom(SIZE - MIB)
     managed.put(100, sent)
     channel.submit(
@@ -108,9 +108,9 @@ def test_host_and_card_see_the_same(card: CardProcess, space: Space) -> None:
     managed.unmap()
 
 
-def test_unmapped_memory_is_gone(card: CardProcess, space: Space) -> None:
-    channel = HardwareChannel(space, RING)
-    managed = Managed(space.uvm.file.fd, BASE, SIZE)
+def test_unmapped_memory_is_gone(card: CardProcess, vaspace: Space) -> None:
+    channel = HardwareChannel(vaspace, RING)
+    managed = Managed(vaspace.uvm.file.fd, BASE, SIZE)
     managed.unmap(SIZE // 2)
     channel.submit(semaphore(BASE, 1, RELEASE))
     until(lambda: managed.read(0, 4) == struct.pack("<I", 1), "the semaphore is released")
@@ -120,11 +120,11 @@ def test_unmapped_memory_is_gone(card: CardProcess, space: Space) -> None:
 
 
 def test_mapping_of_another_file_is_no_managed_range(
-    card: CardProcess, space: Space, client: Client
+    card: CardProcess, vaspace: Space, client: Client
 ) -> None:
     """Mapped of a file on which the channel's address space is not."""
-    channel, uvm = HardwareChannel(space, RING), Uvm(client)
-    assert uvm.initialize() == OK
+    channel, uvm = HardwareChannel(vaspace, RING), Uvm(client)
+    assert uvm.uvm_initialize() == OK
     managed = Managed(uvm.file.fd, BASE, SIZE)
     channel.submit(semaphore(BASE, 1, RELEASE))
     until(lambda: errors(card) == 1, "the channel has failed")
@@ -132,11 +132,11 @@ def test_mapping_of_another_file_is_no_managed_range(
     uvm.close()
 
 
-def test_mapping_keeps_the_file(card: CardProcess, space: Space, client: Client) -> None:
-    space.put(OTHER)
+def test_mapping_keeps_the_file(card: CardProcess, vaspace: Space, client: Client) -> None:
+    vaspace.put(OTHER)
     held = card.account().cards[A10].used_bytes
-    managed = Managed(space.uvm.file.fd, BASE, SIZE)
-    space.uvm.close()
+    managed = Managed(vaspace.uvm.file.fd, BASE, SIZE)
+    vaspace.uvm.close()
     client.close()
     assert card.account().cards[A10].used_bytes == held
     managed.unmap()
@@ -156,8 +156,8 @@ def migrate(
     return uvm.call(nv.UVM_MIGRATE, said, 72)
 
 
-def test_range_commands_answer_by_their_targets(space: Space) -> None:
-    uvm, uuid = space.uvm, space.uuid
+def test_range_commands_answer_by_their_targets(vaspace: Space) -> None:
+    uvm, uuid = vaspace.uvm, vaspace.uuid
     managed = Managed(uvm.file.fd, BASE, SIZE)
     behind = Managed(uvm.file.fd, BASE + SIZE, SIZE)
     for to in (uuid, HOST):
@@ -180,13 +180,13 @@ def test_range_commands_answer_by_their_targets(space: Space) -> None:
     managed.unmap()
 
 
-def test_asynchronous_migration_says_when_it_is_done(space: Space) -> None:
-    uvm = space.uvm
+def test_asynchronous_migration_says_when_it_is_done(vaspace: Space) -> None:
+    uvm = vaspace.uvm
     managed = Managed(uvm.file.fd, BASE, SIZE)
     pool = struct.pack("<QQ", POOL, MIB).ljust(9248, b"\0")
     assert uvm.call(nv.UVM_ALLOC_SEMAPHORE_POOL, pool, 9240) == OK
     semaphores = Managed(uvm.file.fd, POOL, MIB)
-    assert migrate(uvm, BASE, SIZE, space.uuid, ASYNC, POOL + 64, 9) == OK
+    assert migrate(uvm, BASE, SIZE, vaspace.uuid, ASYNC, POOL + 64, 9) == OK
     assert semaphores.read(64, 4) == struct.pack("<I", 9)
     managed.unmap()
     semaphores.unmap()

@@ -88,7 +88,7 @@ def test_peers_are_two_registered_cards_of_a_kind(pair: Pair) -> None:
     assert pair.uvm.disable_peers(pair.one.uuid, pair.other.uuid) == INVALID_DEVICE
     assert pair.enable() == OK
     assert pair.enable() == INVALID_DEVICE
-    assert Uvm(pair.client).initialize() == OK  # of which nothing is said
+    assert Uvm(pair.client).uvm_initialize() == OK  # of which nothing is said
     assert pair.uvm.disable_peers(pair.other.uuid, pair.one.uuid) == OK
     assert pair.uvm.disable_peers(pair.other.uuid, pair.one.uuid) == INVALID_DEVICE
 

@@ -40,8 +40,8 @@ NOBODYS = 5  # a subchannel that no engine is at
 
 
 @pytest.fixture
-def channel(space: Space) -> HardwareChannel:
-    return HardwareChannel(space, RING)
+def channel(vaspace: Space) -> HardwareChannel:
+    return HardwareChannel(vaspace, RING)
 
 
 def errors(card: CardProcess, channel: HardwareChannel) -> int:
@@ -49,7 +49,7 @@ def errors(card: CardProcess, channel: HardwareChannel) -> int:
         group["errors"]
         for engine in card_totals(card, A10)["engines"]
         for group in engine["groups"]
-        if (group["client"], group["group"]) == (channel.space.client.root, channel.group)
+        if (group["client"], group["group"]) == (channel.vaspace.client.root, channel.group)
     ]
     return int(found)
 
@@ -63,8 +63,8 @@ def copied(to: int, from_: int, length: int, how: int = 0, *more: bytes) -> byte
     return b"".join((ends(to, from_, length), *more, method(COPY, 0x300, NON_PIPELINED | PITCH | how)))
 
 
-def test_semaphores_are_released_and_waited_for(space: Space, channel: HardwareChannel) -> None:
-    _, data = space.put(DATA)
+def test_semaphores_are_released_and_waited_for(vaspace: Space, channel: HardwareChannel) -> None:
+    _, data = vaspace.put(DATA)
     channel.submit(
         semaphore(DATA, 1 << 40 | 7, RELEASE | WIDE | TIMED),
         semaphore(DATA + 64, 5, ACQUIRE_GEQ | WIDE),
@@ -79,8 +79,8 @@ def test_semaphores_are_released_and_waited_for(space: Space, channel: HardwareC
     wait(data, 128, 9)
 
 
-def test_work_waits_for_the_doorbell(space: Space, channel: HardwareChannel) -> None:
-    _, data = space.put(DATA)
+def test_work_waits_for_the_doorbell(vaspace: Space, channel: HardwareChannel) -> None:
+    _, data = vaspace.put(DATA)
     channel.submit(semaphore(DATA, 1, RELEASE), ring=False)
     channel.submit(semaphore(DATA + 64, 2, RELEASE), ring=False)
     assert channel.get == 0
@@ -90,11 +90,11 @@ def test_work_waits_for_the_doorbell(space: Space, channel: HardwareChannel) -> 
     assert channel.get == 3
 
 
-def test_entry_says_where_words_of_the_next_ones_lie(space: Space, channel: HardwareChannel) -> None:
+def test_entry_says_where_words_of_the_next_ones_lie(vaspace: Space, channel: HardwareChannel) -> None:
     """Hopper's SET_PB_SEGMENT_EXTENDED_BASE: 17 bits above an entry's 40."""
     high = 5 << 40
-    _, data = space.put(DATA)
-    _, words = space.put(high)
+    _, data = vaspace.put(DATA)
+    _, words = vaspace.put(high)
     methods = semaphore(DATA, 7, RELEASE)
     words[64 : 64 + len(methods)] = methods
     channel.enter(4 << 32 | high >> 40 << 8)
@@ -102,8 +102,8 @@ def test_entry_says_where_words_of_the_next_ones_lie(space: Space, channel: Hard
     wait(data, 0, 7)
 
 
-def test_counters_are_places_in_the_ring(space: Space, channel: HardwareChannel) -> None:
-    _, data = space.put(DATA)
+def test_counters_are_places_in_the_ring(vaspace: Space, channel: HardwareChannel) -> None:
+    _, data = vaspace.put(DATA)
     for number in range(1, 3 * RING_ENTRIES):
         channel.submit(semaphore(DATA, number, RELEASE))
         wait(data, 0, number)
@@ -111,10 +111,10 @@ def test_counters_are_places_in_the_ring(space: Space, channel: HardwareChannel)
     assert channel.get == (3 * RING_ENTRIES - 1) % RING_ENTRIES
 
 
-def test_copy_is_done_when_its_semaphore_says_so(space: Space, channel: HardwareChannel) -> None:
+def test_copy_is_done_when_its_semaphore_says_so(vaspace: Space, channel: HardwareChannel) -> None:
     size = 9 * MIB  # more than one piece
-    _, source = space.put(DATA, size)
-    _, target = space.put(OTHER, size)
+    _, source = vaspace.put(DATA, size)
+    _, target = vaspace.put(OTHER, size)
     content = os.urandom(size)
     source[:] = content
     channel.submit(
@@ -128,19 +128,19 @@ def test_copy_is_done_when_its_semaphore_says_so(space: Space, channel: Hardware
     assert word(target, 0x800008) > 0
 
 
-def test_engines_are_at_their_subchannels_from_the_start(space: Space, channel: HardwareChannel) -> None:
+def test_engines_are_at_their_subchannels_from_the_start(vaspace: Space, channel: HardwareChannel) -> None:
     """As for programs that send no SET_OBJECT."""
-    _, source = space.put(DATA)
-    _, target = space.put(OTHER)
+    _, source = vaspace.put(DATA)
+    _, target = vaspace.put(OTHER)
     source[:16] = bytes(range(16))
     channel.submit(copied(OTHER, DATA, 16), semaphore(DATA + 64, 1, RELEASE))
     wait(source, 64, 1)
     assert target[:16] == bytes(range(16))
 
 
-def test_lines_with_pitches(space: Space, channel: HardwareChannel) -> None:
-    _, source = space.put(DATA)
-    _, target = space.put(OTHER)
+def test_lines_with_pitches(vaspace: Space, channel: HardwareChannel) -> None:
+    _, source = vaspace.put(DATA)
+    _, target = vaspace.put(OTHER)
     source[: 64 * 100] = bytes(range(100)) * 64
     lines = method(COPY, 0x410, 100, 50), method(COPY, 0x41C, 64)
     channel.submit(
@@ -190,7 +190,7 @@ LAUNCH_PCAS, LAUNCH_PCAS2 = (0x2BC, 2), (0x2C0, 9)
 @pytest.mark.parametrize("inline", [False, True])
 def test_launches_take_their_time_and_release(
     card: CardProcess,
-    space: Space,
+    vaspace: Space,
     channel: HardwareChannel,
     compute: int,
     form: str,
@@ -199,7 +199,7 @@ def test_launches_take_their_time_and_release(
 ) -> None:
     """Two descriptors, of which the second depends on the first; whether the card has the class no ring
     says."""
-    _, data = space.put(DATA)
+    _, data = vaspace.put(DATA)
     second = release(form, DATA + 0x200, 22, 0)
     data[0x2000 : 0x2000 + len(second)] = second
     first = release(form, DATA + 0x100, 11, DATA + 0x2000)
@@ -248,9 +248,9 @@ def test_launches_take_their_time_and_release(
     ],
 )
 def test_descriptor_that_is_not_played_stops_the_channel(
-    card: CardProcess, space: Space, channel: HardwareChannel, compute: int, qmd: bytes
+    card: CardProcess, vaspace: Space, channel: HardwareChannel, compute: int, qmd: bytes
 ) -> None:
-    _, data = space.put(DATA)
+    _, data = vaspace.put(DATA)
     data[0x1000 : 0x1000 + len(qmd)] = qmd
     channel.submit(
         method(COMPUTE, 0, compute), method(COMPUTE, 0x2B4, DATA + 0x1000 >> 8), method(COMPUTE, 0x2BC, 2)
@@ -259,10 +259,10 @@ def test_descriptor_that_is_not_played_stops_the_channel(
 
 
 def test_methods_carry_bytes_and_semaphores(
-    card: CardProcess, space: Space, channel: HardwareChannel
+    card: CardProcess, vaspace: Space, channel: HardwareChannel
 ) -> None:
     """LOAD_INLINE_DATA, three lines of 6 bytes, and the two kinds of report semaphores."""
-    _, data = space.put(DATA)
+    _, data = vaspace.put(DATA)
     at, done = DATA + 0x1000, DATA + 0x40
     channel.submit(
         method(COMPUTE, 0, COMPUTE_CLASS),
@@ -291,9 +291,9 @@ def remap(size: int, into: tuple[int, ...], come_in: int = 1, a: int = 0, b: int
     return method(COPY, 0x700, a, b, said)
 
 
-def test_remapped_copies(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
-    _, source = space.put(DATA)
-    _, target = space.put(OTHER, 9 * MIB)
+def test_remapped_copies(card: CardProcess, vaspace: Space, channel: HardwareChannel) -> None:
+    _, source = vaspace.put(DATA)
+    _, target = vaspace.put(OTHER, 9 * MIB)
     source[:1024] = bytes(range(256)) * 4
     target[0x1000:0x1800] = b"\xee" * 0x800
     channel.submit(
@@ -319,8 +319,8 @@ def test_remapped_copies(card: CardProcess, space: Space, channel: HardwareChann
     assert errors(card, channel) == 0
 
 
-def test_scrubbed_memory_is_zeros(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
-    _, target = space.put(OTHER)
+def test_scrubbed_memory_is_zeros(card: CardProcess, vaspace: Space, channel: HardwareChannel) -> None:
+    _, target = vaspace.put(OTHER)
     target[:0x3000] = b"\xee" * 0x3000
     channel.submit(
         method(COPY, 0, COPY_CLASS),
@@ -332,10 +332,10 @@ def test_scrubbed_memory_is_zeros(card: CardProcess, space: Space, channel: Hard
     assert errors(card, channel) == 0
 
 
-def test_blocks(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
+def test_blocks(card: CardProcess, vaspace: Space, channel: HardwareChannel) -> None:
     """A picture of 100 by 40 bytes goes to a place in blocks of two GOBs and two layers, and back."""
-    _, source = space.put(DATA)
-    _, target = space.put(OTHER)
+    _, source = vaspace.put(DATA)
+    _, target = vaspace.put(OTHER)
     picture = os.urandom(100 * 40)
     source[: len(picture)] = picture
     width, height, layer, x, y = 200, 60, 2, 32, 9
@@ -391,20 +391,20 @@ def test_blocks(card: CardProcess, space: Space, channel: HardwareChannel) -> No
     ],
 )
 def test_wrong_methods_stop_the_channel(
-    card: CardProcess, space: Space, channel: HardwareChannel, methods: bytes
+    card: CardProcess, vaspace: Space, channel: HardwareChannel, methods: bytes
 ) -> None:
-    space.put(DATA)
+    vaspace.put(DATA)
     channel.submit(methods)
     until(lambda: errors(card, channel) == 1, "the channel has failed")
 
 
-def test_ring_that_is_not_there(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
-    assert space.uvm.free(RING, MIB) == OK
+def test_ring_that_is_not_there(card: CardProcess, vaspace: Space, channel: HardwareChannel) -> None:
+    assert vaspace.uvm.free(RING, MIB) == OK
     channel.submit(semaphore(DATA, 1, RELEASE))
     until(lambda: errors(card, channel) == 1, "the channel has failed")
 
 
-def test_pages_of_a_process(client: Client, space: Space, channel: HardwareChannel) -> None:
+def test_pages_of_a_process(client: Client, vaspace: Space, channel: HardwareChannel) -> None:
     """Anonymous shared memory, which the card reaches too; what a program could make shorter it does not."""
     node = client.connection.open(1, A10, tgid=os.getpid())
     registration = struct.pack("<i", -1)
@@ -421,7 +421,7 @@ def test_pages_of_a_process(client: Client, space: Space, channel: HardwareChann
     assert described(0x1000, 4096)[0] == nv.NV_ERR_INVALID_ADDRESS
     status, handle = described(at, MIB)
     assert status == OK
-    assert space.uvm.create(DATA, MIB) == OK
-    assert space.uvm.map(space.uuid, DATA, MIB, handle) == OK
+    assert vaspace.uvm.create(DATA, MIB) == OK
+    assert vaspace.uvm.map(vaspace.uuid, DATA, MIB, handle) == OK
     channel.submit(semaphore(DATA + 4096, 99, RELEASE))
     wait(pages, 4096, 99)

@@ -78,10 +78,10 @@ def test_context_objects_need_a_start(tmp_path: Path) -> None:
         client = Client(connection)
         group = client.group()
         channel = client.made(group, CHANNEL_VOLTA)
-        space = client.made(client.device, nv.FERMI_VASPACE_A, bytes(48))
+        vaspace = client.made(client.device, nv.FERMI_VASPACE_A, bytes(48))
         given = {
             VIRTUAL: memory_params(MIB, flags=VIRTUAL_MEMORY),
-            SHARED_CONTEXT: struct.pack("<3I", space, 0, 0),
+            SHARED_CONTEXT: struct.pack("<3I", vaspace, 0, 0),
             DEBUGGER: struct.pack("<3I", 0, client.root, channel),
         }
         places = {

@@ -40,9 +40,9 @@ def test_file_is_initialised_first(client: Client) -> None:
     uvm, uuid = Uvm(client), uuid_of(client)
     assert uvm.unmap(uuid, 0, 0) == ILLEGAL
     assert uvm.register_gpu(uuid) == ILLEGAL
-    assert uvm.initialize(1) == OK
-    assert uvm.initialize(1) == OK
-    assert uvm.initialize(0) == WRONG_FLAGS
+    assert uvm.uvm_initialize(1) == OK
+    assert uvm.uvm_initialize(1) == OK
+    assert uvm.uvm_initialize(0) == WRONG_FLAGS
     assert uvm.unmap(uuid, 0, 0) == INVALID_ADDRESS
     assert uvm.register_gpu(bytes(16)) == nv.NV_ERR_GPU_UUID_NOT_FOUND
     assert uvm.register_gpu(uuid) == OK
@@ -52,7 +52,7 @@ def test_file_is_initialised_first(client: Client) -> None:
 def test_memory_of_the_host_is_not_the_cards(client: Client) -> None:
     uvm, uuid = Uvm(client), uuid_of(client)
     asked = uuid + b"\1" + bytes(3) + struct.pack("<I", 0xDEAD)
-    assert uvm.initialize() == OK
+    assert uvm.uvm_initialize() == OK
     assert uvm.call(nv.UVM_PAGEABLE_MEM_ACCESS_ON_GPU, asked, 20) == INVALID_DEVICE
     assert uvm.register_gpu(uuid) == OK
     said, _ = client.connection.ioctl(
@@ -64,35 +64,35 @@ def test_memory_of_the_host_is_not_the_cards(client: Client) -> None:
 
 def test_address_space_is_on_one_file(client: Client, new_client: NewClient) -> None:
     one, other, uuid = Uvm(client), Uvm(client), uuid_of(client)
-    space = client.made(client.device, VASPACE, bytes(48))
+    vaspace = client.made(client.device, VASPACE, bytes(48))
     for uvm in (one, other):
-        assert uvm.initialize() == OK
-        assert uvm.register_space(uuid, space) == INVALID_DEVICE
+        assert uvm.uvm_initialize() == OK
+        assert uvm.register_space(uuid, vaspace) == INVALID_DEVICE
         assert uvm.register_gpu(uuid) == OK
     assert one.register_space(uuid, client.device) == nv.NV_ERR_INVALID_OBJECT
-    assert one.register_space(uuid, space) == OK
-    assert one.register_space(uuid, space) == INVALID_DEVICE
-    assert other.register_space(uuid, space) == INVALID_DEVICE
+    assert one.register_space(uuid, vaspace) == OK
+    assert one.register_space(uuid, vaspace) == INVALID_DEVICE
+    assert other.register_space(uuid, vaspace) == INVALID_DEVICE
     one.close()
-    until(lambda: other.register_space(uuid, space) == OK, "the first file has let go of it")
+    until(lambda: other.register_space(uuid, vaspace) == OK, "the first file has let go of it")
     stranger = Uvm(new_client(A10, tgid=2))
-    assert stranger.initialize() == OK
+    assert stranger.uvm_initialize() == OK
     assert stranger.register_gpu(uuid) == OK
     stranger.client.root = client.root
-    assert stranger.register_space(uuid, space) == DENIED
+    assert stranger.register_space(uuid, vaspace) == DENIED
     other.close()
     stranger.close()
 
 
-def test_mapped_memory_stays_until_it_is_unmapped(card: CardProcess, client: Client, space: Space) -> None:
+def test_mapped_memory_stays_until_it_is_unmapped(card: CardProcess, client: Client, vaspace: Space) -> None:
     empty = used(card)
     ends = (
-        lambda: space.uvm.unmap(space.uuid, BASE, MIB) or space.uvm.free(BASE, MIB),
-        lambda: space.uvm.free(BASE, MIB),
-        space.uvm.close,
+        lambda: vaspace.uvm.unmap(vaspace.uuid, BASE, MIB) or vaspace.uvm.free(BASE, MIB),
+        lambda: vaspace.uvm.free(BASE, MIB),
+        vaspace.uvm.close,
     )
     for end in ends:
-        handle, _ = space.put(BASE)
+        handle, _ = vaspace.put(BASE)
         assert used(card) == empty + MIB
         assert client.free(handle) == OK
         assert used(card) == empty + MIB
@@ -100,17 +100,17 @@ def test_mapped_memory_stays_until_it_is_unmapped(card: CardProcess, client: Cli
         until(lambda: used(card) == empty, "nothing holds it any more")
 
 
-def test_registered_channels_group_stays(card: CardProcess, client: Client, space: Space) -> None:
+def test_registered_channels_group_stays(card: CardProcess, client: Client, vaspace: Space) -> None:
     empty = used(card)
-    channel = HardwareChannel(space, BASE)
+    channel = HardwareChannel(vaspace, BASE)
     context = used(card) - empty - MIB
     assert context > 100 * MIB
-    assert space.uvm.register_channel(space.uuid, channel.group) == INVALID_HANDLE
-    assert space.uvm.register_channel(space.uuid, channel.handle) == OK
+    assert vaspace.uvm.uvm_register_channel(vaspace.uuid, channel.group) == INVALID_HANDLE
+    assert vaspace.uvm.uvm_register_channel(vaspace.uuid, channel.handle) == OK
     assert client.free(channel.group) == OK
     assert used(card) - empty == context + MIB
-    assert space.uvm.unregister_channel(channel.handle) == OK
-    assert space.uvm.unregister_channel(channel.handle) == INVALID_CHANNEL
+    assert vaspace.uvm.unregister_channel(channel.handle) == OK
+    assert vaspace.uvm.unregister_channel(channel.handle) == INVALID_CHANNEL
     assert used(card) - empty == MIB
 
 
@@ -134,7 +134,7 @@ def test_channels_of_an_address_space_of_uvms_run_where_they_are_registered(
 ) -> None:
     uvm, uuid = Uvm(client), uuid_of(client)
     vaspace = client.made(client.device, VASPACE, struct.pack("<II", 0, flags).ljust(56, b"\0"))
-    assert (uvm.initialize(), uvm.register_gpu(uuid), uvm.register_space(uuid, vaspace)) == (OK, OK, OK)
+    assert (uvm.uvm_initialize(), uvm.register_gpu(uuid), uvm.register_space(uuid, vaspace)) == (OK, OK, OK)
     in_group = vaspace if by == "group" else 0
     group = client.made(
         client.device, nv.KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, in_group, engine, 0)
@@ -146,9 +146,9 @@ def test_channels_of_an_address_space_of_uvms_run_where_they_are_registered(
     elif by == "vaspace":
         struct.pack_into("<I", params, 28, vaspace)
     one, other = (client.made(group, CHANNEL_AMPERE, bytes(params)) for _ in range(2))
-    assert uvm.register_channel(uuid, one) == OK
+    assert uvm.uvm_register_channel(uuid, one) == OK
     assert schedules(client, group) == {unregistered}
-    assert uvm.register_channel(uuid, other) == OK
+    assert uvm.uvm_register_channel(uuid, other) == OK
     assert schedules(client, group) == {OK}
     assert uvm.unregister_channel(one) == OK
     assert schedules(client, group) == {unregistered}
@@ -158,9 +158,9 @@ def test_channels_of_an_address_space_of_uvms_run_where_they_are_registered(
     until(lambda: schedules(client, group) == {unregistered}, "nvidia-uvm has stopped what it had")
 
 
-def test_bad_mappings_are_refused(client: Client, space: Space, new_client: NewClient) -> None:
+def test_bad_mappings_are_refused(client: Client, vaspace: Space, new_client: NewClient) -> None:
     _, memory = client.memory(MIB)
-    uvm, uuid = space.uvm, space.uuid
+    uvm, uuid = vaspace.uvm, vaspace.uuid
     assert uvm.map(uuid, BASE, MIB, memory) == INVALID_ADDRESS
     assert uvm.create(BASE, MIB) == OK
     assert uvm.create(BASE + 4096, 4096) == nv.NV_ERR_UVM_ADDRESS_IN_USE

@@ -1,7 +1,5 @@
 """What containers leave behind on the machine, by counting what there is before and after."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections import Counter
@@ -37,7 +35,7 @@ class Standing:
     state: Counter[str]
     descriptors: Counter[str]
 
-    def less(self, before: Standing) -> dict[str, object]:
+    def less(self, before: "Standing") -> dict[str, object]:
         """What is more here than before, by kind; nothing where nothing was left."""
         found: dict[str, object] = {}
         for kind in ("grants", "mounts", "cgroups", "processes", "sockets", "state", "descriptors"):

@@ -1,7 +1,5 @@
 """Daemons that live as long as a `with` block, and whatever they leave behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -71,7 +69,7 @@ class Service:
     def __init__(self, start: Callable[[], AbstractContextManager[subprocess.Popen[bytes]]]) -> None:
         self._start = start
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> "Service":
         self._life = self._start()
         self.process = self._life.__enter__()
         return self

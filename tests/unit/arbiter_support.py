@@ -58,13 +58,13 @@ class FakeEngine:
         self.tenants: dict[int, dict[int, int]] = {}
         self.busy: set[int] = set()
         self.listeners: list[tuple[int, int]] = []
-        self.caught: set[int] = set()
+        self.violators: set[int] = set()
         self.policies: dict[int, str] = {}
         self.paused: dict[int, bool] = {}
         self.scheduled: dict[int, tuple[TenantClass, int]] = {}
         self.nodes: dict[int, list[tuple[int, int, NodeKind, int]]] = {}
         self.journal: set[int] = set()
-        self.held_bytes: dict[tuple[int, int], int] = {}
+        self.bytes_on_card: dict[tuple[int, int], int] = {}
         self.after_grant: Callable[[int, int], None] = lambda tenant, card: None
         self.refuses: set[str] = set()
         self.driver_alive = True
@@ -91,8 +91,8 @@ class FakeEngine:
     def add_node(self, tenant: int, dev: int, ino: int, kind: NodeKind, minor: int) -> None:
         self.nodes.setdefault(tenant, []).append((dev, ino, kind, minor))
 
-    def pid_space(self, tenant: int, space: int) -> None:
-        self.spaces[tenant] = space
+    def pid_space(self, tenant: int, pid_namespace: int) -> None:
+        self.spaces[tenant] = pid_namespace
 
     def recovered(self) -> int:
         return len(self.journal - self.tenants.keys())
@@ -113,7 +113,7 @@ class FakeEngine:
         self.tenants[tenant][new] = self.tenants[tenant].pop(old)
 
     def usage(self, tenant: int, card: int) -> Usage:
-        held = self.held_bytes.get((tenant, card), 0)
+        held = self.bytes_on_card.get((tenant, card), 0)
         return Usage(cap_bytes=self.tenants[tenant][card], used_bytes=held, peak_bytes=held)
 
     def processes(self, _tenant: int) -> list[Process]:
@@ -122,9 +122,9 @@ class FakeEngine:
     rm_table = "580.65"
 
     def state(self, tenant: int) -> TenantState:
-        caught = self.unaccounted.get(tenant, 0)
+        violators = self.unaccounted.get(tenant, 0)
         why, status = self.unsuspendable.get(tenant, (Unsuspendable.SUSPENDABLE, 0))
-        return TenantState(listeners=1, unaccounted_bytes=caught, unsuspendable=why, refused=status)
+        return TenantState(listeners=1, unaccounted_bytes=violators, unsuspendable=why, refused=status)
 
     def without(self, card: int) -> dict[Without, int]:
         return self.lacks.get(card, {})
@@ -189,7 +189,7 @@ class FakeEngine:
             os.close(fd)
             raise OSError(errno.ENOENT, "No such file or directory")
         self.listeners.append((tenant, fd))
-        return holder_id in self.caught
+        return holder_id in self.violators
 
 
 class FakeLink:

@@ -18,7 +18,7 @@ def talk(
     text: bytes,
     *answers: bytes,
     words: tuple[str, ...] = ("create", "--bundle", "/b", "c1"),
-    ending: bool = False,
+    exiting: bool = False,
     **told: Any,
 ) -> list[Any]:
     """What mgpud says in the end; its packets are as the schema has them."""
@@ -28,7 +28,7 @@ def talk(
         verbs["release"],
         lambda message: schemas.validate("control", message),
         "/s",
-        lambda: ending,
+        lambda: exiting,
     )
     message = {
         "version": 1,

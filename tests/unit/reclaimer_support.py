@@ -89,7 +89,7 @@ class LendingEngine(FakeEngine):
 
     def usage(self, tenant: int, card: int) -> Any:
         there = self.driver.states.get(FIRST_PID + tenant) in ("running", "locked")
-        self.held_bytes[tenant, card] = HELD if there and card in self.tenants[tenant] else 0
+        self.bytes_on_card[tenant, card] = HELD if there and card in self.tenants[tenant] else 0
         return super().usage(tenant, card)
 
     def processes(self, tenant: int) -> list[Process]:

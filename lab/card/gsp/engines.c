@@ -41,15 +41,15 @@ static struct gpu_group *group_create(struct objects *objects, struct name name,
 }
 
 /* Which address space: it names one itself, or its context share does, or its group. */
-static struct name space_name(struct objects *objects, const struct object *object, uint32_t share)
+static struct name vaspace_name(struct objects *objects, const struct object *object, uint32_t share)
 {
     struct name name = {object->name.client, share};
     const struct object *from = share ? object_find(objects, name) : NULL;
 
-    if (from && from->space_of.client)
-        return from->space_of;
+    if (from && from->vaspace_of.client)
+        return from->vaspace_of;
     from = object_find(objects, object->parent);
-    return from && from->space_of.client ? from->space_of : object->parent;
+    return from && from->vaspace_of.client ? from->vaspace_of : object->parent;
 }
 
 static void channel_made(struct objects *objects, struct object *object, const uint8_t *params,
@@ -64,7 +64,7 @@ static void channel_made(struct objects *objects, struct object *object, const u
     };
     uint32_t named = word(params, bytes, at[AT_channel_space]);
     struct object *group;
-    struct space *space;
+    struct vaspace *vaspace;
     struct view view;
 
     if (at[AT_channel_userd] > bytes || bytes - at[AT_channel_userd] < sizeof userd)
@@ -73,15 +73,15 @@ static void channel_made(struct objects *objects, struct object *object, const u
     memcpy(&instance, params + at[AT_channel_instance], sizeof instance); /* it lies before the other */
     layout.instance = faults_instance(instance.base, instance.address_space == ADDRESS_SPACE_VIDEO);
     memcpy(&layout.ring_at, params + at[AT_channel_ring], sizeof layout.ring_at);
-    object->space_of = named ? (struct name){object->name.client, named}
-                             : space_name(objects, object, word(params, bytes, at[AT_channel_share]));
-    space = object_space(objects, object->space_of);
+    object->vaspace_of = named ? (struct name){object->name.client, named}
+                               : vaspace_name(objects, object, word(params, bytes, at[AT_channel_share]));
+    vaspace = object_space(objects, object->vaspace_of);
     group = object_find(objects, object->parent);
     if (!group || !group->group) {
         object->group = group_create(objects, object->name, word(params, bytes, at[AT_channel_engine]));
         group = object;
     }
-    if (!space || !group->group ||
+    if (!vaspace || !group->group ||
         !physical_view(objects->card->physical,
                        (struct where){userd.address_space == ADDRESS_SPACE_VIDEO ? VIDEO : HOST, userd.base},
                        RM_USERD_BYTES, &view))
@@ -90,11 +90,11 @@ static void channel_made(struct objects *objects, struct object *object, const u
     /* Nobody else does (kfifoSetupUserD() on bare metal): what an earlier channel left would be its work. */
     memset(view_at(&view), 0, view.bytes);
     if (gpu_layout_fits(&layout, view.memory->bytes, true))
-        object->channel = gpu_channel_create(group->group, view.memory, &layout, space);
+        object->channel = gpu_channel_create(group->group, view.memory, &layout, vaspace);
     object->in_group = group;
     view_put(&view);
     card_log(objects->card, "channel %08x:%08x space %08x:%08x ring %#llx x %u userd %#llx in %u: %s",
-             object->name.client, object->name.handle, object->space_of.client, object->space_of.handle,
+             object->name.client, object->name.handle, object->vaspace_of.client, object->vaspace_of.handle,
              (unsigned long long)layout.ring_at, layout.entries, (unsigned long long)userd.base,
              userd.address_space, object->channel ? "runs" : "cannot run");
 }
@@ -118,5 +118,5 @@ void engines_made(struct objects *objects, struct object *object, const uint8_t 
         return;
     }
     if (named)
-        object->space_of = (struct name){object->name.client, named};
+        object->vaspace_of = (struct name){object->name.client, named};
 }

@@ -92,19 +92,19 @@ static uint64_t number_at(const struct rpc *rpc, uint32_t at, uint32_t bytes)
 
 static void set_directory(struct gsp *gsp, struct name name, struct where directory)
 {
-    struct space *space = object_space(&gsp->objects, name);
+    struct vaspace *vaspace = object_space(&gsp->objects, name);
 
     card_log(gsp->card, "directory of %08x:%08x: %s %#llx", name.client, name.handle,
              directory.aperture == VIDEO ? "video" : "host", (unsigned long long)directory.address);
-    if (space)
-        tables_set(space, directory);
+    if (vaspace)
+        tables_set(vaspace, directory);
 }
 
-static struct space *space_known(struct gsp *gsp, struct name name)
+static struct vaspace *vaspace_known(struct gsp *gsp, struct name name)
 {
     struct object *object = object_find(&gsp->objects, name);
 
-    return object ? object->space : NULL;
+    return object ? object->vaspace : NULL;
 }
 
 /* Controls that say where page tables are. The levels: address, bytes, aperture, page shift. */
@@ -112,16 +112,16 @@ static void follow_control(struct gsp *gsp, const struct control_head *head, con
 {
     const uint32_t *at = gsp->card->layout->value;
     uint32_t params = at[AT_control_params], levels = params + at[AT_pdes_levels];
-    struct space *space;
+    struct vaspace *vaspace;
 
     if (head->number == COPY_PDES)
         set_directory(
             gsp, (struct name){head->client, head->object},
             (struct where){number_at(rpc, levels + 16, 4) == 1 ? VIDEO : HOST, number_at(rpc, levels, 8)});
     if (head->number == UNSET_PAGE_DIRECTORY) {
-        space = space_known(gsp, (struct name){head->client, (uint32_t)number_at(rpc, params, 4)});
-        if (space)
-            tables_unset(space);
+        vaspace = vaspace_known(gsp, (struct name){head->client, (uint32_t)number_at(rpc, params, 4)});
+        if (vaspace)
+            tables_unset(vaspace);
     }
 }
 

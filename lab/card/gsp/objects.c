@@ -55,7 +55,7 @@ static void end(struct objects *objects, struct object *object)
         end_channels_in(objects, object);
         gpu_group_free(object->group);
     }
-    space_put(object->space);
+    vaspace_put(object->vaspace);
     free(object);
 }
 
@@ -121,13 +121,13 @@ struct object *object_make(struct objects *objects, struct name name, struct nam
     return object;
 }
 
-struct space *object_space(struct objects *objects, struct name name)
+struct vaspace *object_space(struct objects *objects, struct name name)
 {
     struct object *object = object_find(objects, name);
 
     if (!object) /* one that the GSP was not told of: the device's own */
         object = object_make(objects, name, (struct name){name.client, name.client}, 0);
-    if (object && !object->space)
-        object->space = tables_create(objects->card->physical, objects->card->chip->format);
-    return object ? object->space : NULL;
+    if (object && !object->vaspace)
+        object->vaspace = tables_create(objects->card->physical, objects->card->chip->format);
+    return object ? object->vaspace : NULL;
 }

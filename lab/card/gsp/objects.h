@@ -10,10 +10,10 @@ struct name {
 struct object {
     struct object *next; /* in the table */
     struct name name, parent;
-    struct name original; /* a duplicate's; client 0: it is none */
-    struct name space_of; /* a channel's, a group's, a share's address space; client 0: its parent's */
+    struct name original;   /* a duplicate's; client 0: it is none */
+    struct name vaspace_of; /* a channel's, a group's, a share's address space; client 0: its parent's */
     uint32_t class_id;
-    struct space *space;     /* an address space's; NULL until it is used */
+    struct vaspace *vaspace; /* an address space's; NULL until it is used */
     struct gpu_group *group; /* a group's; or a channel's that is in none */
     struct gpu_channel *channel;
     struct object *in_group; /* a channel's, whose group it does not outlive */
@@ -33,5 +33,5 @@ struct object *object_make(struct objects *objects, struct name name, struct nam
 void object_free(struct objects *objects, struct name name);
 void objects_clear(struct objects *objects);
 /* The address space of that name, made when it is first asked for. NULL: no room. */
-struct space *object_space(struct objects *objects, struct name name);
+struct vaspace *object_space(struct objects *objects, struct name name);
 #endif

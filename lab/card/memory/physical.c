@@ -1,4 +1,5 @@
 #include "physical.h"
+#include "../../../base/mutex.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +22,10 @@ struct physical {
 struct physical *physical_create(uint64_t video_bytes)
 {
     struct physical *physical = calloc(1, sizeof *physical);
-    pthread_mutexattr_t attributes;
 
     if (!physical)
         return NULL;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-    pthread_mutex_init(&physical->lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
+    mutex_init_inheriting(&physical->lock);
     physical->video = sysmem_sparse(video_bytes);
     if (physical->video && sysmem_reach(physical->video))
         return physical;
@@ -66,7 +63,7 @@ static void unmap(struct physical *physical, uint64_t first, uint64_t last)
 {
     uint32_t kept = 0;
 
-    pthread_mutex_lock(&physical->lock);
+    LOCKED(&physical->lock);
     for (uint32_t i = 0; i < physical->regions; i++) {
         struct region *region = &physical->region[i];
 
@@ -76,7 +73,6 @@ static void unmap(struct physical *physical, uint64_t first, uint64_t last)
             physical->region[kept++] = *region;
     }
     physical->regions = kept;
-    pthread_mutex_unlock(&physical->lock);
 }
 
 void physical_unmap(struct physical *physical, uint64_t address, uint64_t bytes)
@@ -107,14 +103,13 @@ bool physical_view(struct physical *physical, struct where at, uint64_t most, st
     *view = (struct view){.memory = NULL};
     if (at.aperture == VIDEO)
         return view_of(physical->video, at.address, most, view);
-    pthread_mutex_lock(&physical->lock);
+    LOCKED(&physical->lock);
     for (uint32_t i = physical->regions; i-- && !there;) {
         const struct region *region = &physical->region[i];
 
         if (at.address >= region->address && at.address - region->address < region->bytes)
             there = view_of(region->memory, at.address - region->address, most, view);
     }
-    pthread_mutex_unlock(&physical->lock);
     return there;
 }
 

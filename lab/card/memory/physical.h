@@ -19,7 +19,7 @@ bool physical_map(struct physical *physical, uint64_t address, uint64_t bytes, i
 void physical_unmap(struct physical *physical, uint64_t address, uint64_t bytes);
 void physical_unmap_all(struct physical *physical);
 
-/* As space_view(). */
+/* As vaspace_view(). */
 bool physical_view(struct physical *physical, struct where at, uint64_t most, struct view *view);
 /* All of it, or false. */
 bool physical_read(struct physical *physical, struct where at, void *to, size_t bytes);

@@ -5,83 +5,83 @@
 /* A directory in one word: it changes while engines look addresses up. Directories are aligned to pages. */
 enum { IS_SET = 1, IN_HOST = 2, FLAGS = 3 };
 
-struct space {
+struct vaspace {
     struct physical *physical;
     enum mmu_format format;
     atomic_uint references;
     _Atomic uint64_t directory;
 };
 
-struct space *tables_create(struct physical *physical, enum mmu_format format)
+struct vaspace *tables_create(struct physical *physical, enum mmu_format format)
 {
-    struct space *space = calloc(1, sizeof *space);
+    struct vaspace *vaspace = calloc(1, sizeof *vaspace);
 
-    if (!space)
+    if (!vaspace)
         return NULL;
-    space->physical = physical;
-    space->format = format;
-    space->references = 1;
-    return space;
+    vaspace->physical = physical;
+    vaspace->format = format;
+    vaspace->references = 1;
+    return vaspace;
 }
 
-void tables_set(struct space *space, struct where directory)
+void tables_set(struct vaspace *vaspace, struct where directory)
 {
-    space->directory = (directory.address & ~(uint64_t)FLAGS) | IS_SET |
-                       (directory.aperture == HOST ? (uint64_t)IN_HOST : 0);
+    vaspace->directory = (directory.address & ~(uint64_t)FLAGS) | IS_SET |
+                         (directory.aperture == HOST ? (uint64_t)IN_HOST : 0);
 }
 
-void tables_unset(struct space *space)
+void tables_unset(struct vaspace *vaspace)
 {
-    space->directory = 0;
+    vaspace->directory = 0;
 }
 
-struct space *space_take(struct space *space)
+struct vaspace *vaspace_take(struct vaspace *vaspace)
 {
-    space->references++;
-    return space;
+    vaspace->references++;
+    return vaspace;
 }
 
-void space_put(struct space *space)
+void vaspace_put(struct vaspace *vaspace)
 {
-    if (space && --space->references == 0)
-        free(space);
+    if (vaspace && --vaspace->references == 0)
+        free(vaspace);
 }
 
-static bool walk(struct space *space, uint64_t address, struct translation *found)
+static bool walk(struct vaspace *vaspace, uint64_t address, struct translation *found)
 {
-    uint64_t word = space->directory;
+    uint64_t word = vaspace->directory;
     const struct where directory = {word & IN_HOST ? HOST : VIDEO, word & ~(uint64_t)FLAGS};
 
     return word & IS_SET &&
-           mmu_walk(physical_word, space->physical, space->format, directory, address, found);
+           mmu_walk(physical_word, vaspace->physical, vaspace->format, directory, address, found);
 }
 
-bool tables_message(struct space *space, uint64_t address, uint64_t *at)
+bool tables_message(struct vaspace *vaspace, uint64_t address, uint64_t *at)
 {
     struct translation found;
 
-    if (!walk(space, address, &found) || !found.message)
+    if (!walk(vaspace, address, &found) || !found.message)
         return false;
     *at = found.to.address;
     return true;
 }
 
-bool space_view(struct space *space, uint64_t address, uint64_t most, struct view *view)
+bool vaspace_view(struct vaspace *vaspace, uint64_t address, uint64_t most, struct view *view)
 {
     struct translation found;
 
     *view = (struct view){.memory = NULL};
-    return walk(space, address, &found) && !found.message &&
-           physical_view(space->physical, found.to, found.bytes < most ? found.bytes : most, view);
+    return walk(vaspace, address, &found) && !found.message &&
+           physical_view(vaspace->physical, found.to, found.bytes < most ? found.bytes : most, view);
 }
 
-bool space_view_target(struct space *space, enum space_target target, uint64_t address, uint64_t most,
-                       struct view *view)
+bool vaspace_view_target(struct vaspace *vaspace, enum vaspace_target target, uint64_t address, uint64_t most,
+                         struct view *view)
 {
     if (target == SPACE_VIRTUAL)
-        return space_view(space, address, most, view);
-    return physical_view(space->physical, (struct where){target == SPACE_HOST ? HOST : VIDEO, address}, most,
-                         view);
+        return vaspace_view(vaspace, address, most, view);
+    return physical_view(vaspace->physical, (struct where){target == SPACE_HOST ? HOST : VIDEO, address},
+                         most, view);
 }
 
 void view_put(struct view *view)

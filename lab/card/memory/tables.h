@@ -5,10 +5,10 @@
 #include "physical.h"
 
 /* With one reference; NULL: no room. Without a directory, everything in it faults. */
-struct space *tables_create(struct physical *physical, enum mmu_format format);
+struct vaspace *tables_create(struct physical *physical, enum mmu_format format);
 /* From the next address on that is looked up. */
-void tables_set(struct space *space, struct where directory);
-void tables_unset(struct space *space);
+void tables_set(struct vaspace *vaspace, struct where directory);
+void tables_unset(struct vaspace *vaspace);
 /* Whether it is an address of registers, and of which. */
-bool tables_message(struct space *space, uint64_t address, uint64_t *at);
+bool tables_message(struct vaspace *vaspace, uint64_t address, uint64_t *at);
 #endif

@@ -46,7 +46,7 @@ struct card {
     uint32_t slot; /* which of several it is: its UUID says so */
     struct device device;
     struct physical *physical;
-    struct space *bar1, *bar2;
+    struct vaspace *bar1, *bar2;
     struct gpu *gpu;
     struct gpu_doorbell *doorbell;
     int ring_fd; /* of it */

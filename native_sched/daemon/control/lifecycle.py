@@ -169,7 +169,7 @@ class Lifecycle:
         try:
             for node in replace(grant, nodes=seen).own_nodes:
                 self._served.engine.add_node(grant.tenant, *node)
-            self._served.engine.pid_space(grant.tenant, process_id.space(pid))
+            self._served.engine.pid_space(grant.tenant, process_id.pid_namespace(pid))
             self._served.store.save(
                 grant, state="bound", pid=pid, pid_start=start, program=program, nodes=seen
             )

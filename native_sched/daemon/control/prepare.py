@@ -61,13 +61,13 @@ class Prepare:
         release: Verb,
         validate: Callable[[dict[str, Any]], None],
         socket: str,
-        ending: Callable[[], bool] = bool,
+        exiting: Callable[[], bool] = bool,
     ) -> None:
         self._admit = admit
         self._release = release
         self._validate = validate
         self._socket = socket
-        self._ending = ending
+        self._exiting = exiting
 
     def converse(self, message: Mapping[str, Any], peer: Peer) -> Dialogue:
         """message: a request that the schema allows."""
@@ -75,7 +75,7 @@ class Prepare:
         try:
             return (yield from self._prepare(message, peer, text))
         except Refusal as refusal:
-            again = {"again": True} if self._ending() else {}
+            again = {"again": True} if self._exiting() else {}
             return [_packet(action="refuse", error=refusal.to_error(), **again)]
         except NotHereError:
             return YOURSELF

@@ -166,5 +166,5 @@ def _tell(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
         engine.add_node(grant.tenant, *node)
     # A number may be another process's by now, which is in no namespace of the container's.
     if grant.pid is not None and process_id.lives(grant.pid, grant.pid_start):
-        engine.pid_space(grant.tenant, process_id.space(grant.pid))
+        engine.pid_space(grant.tenant, process_id.pid_namespace(grant.pid))
     return known

@@ -2,8 +2,6 @@
 as if that had been written in annotations, and all of them under one class and one policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -28,7 +26,7 @@ class Part:
     memory_mib: int | None
     core_percent: int | None
 
-    def __add__(self, other: Part) -> Part:
+    def __add__(self, other: "Part") -> "Part":
         if self.memory_mib is None or other.memory_mib is None:
             return WHOLE
         cores = [core for core in (self.core_percent, other.core_percent) if core is not None]

@@ -58,8 +58,8 @@ def edits_from_cdi(
             said[:] = left_out
             LOG.info("cdi-left-out", what=" ".join(left_out))
         gpu_instances = {(minor, instance[0]) for minor, instance in own.values()}
-        if hidden := driver_files.masked(minors, gpu_instances, proc):
-            given["masked_paths"] = hidden
+        if covered := driver_files.masked(minors, gpu_instances, proc):
+            given["masked_paths"] = covered
         return given
 
     return edits

@@ -57,7 +57,7 @@ def open_process(pid: int, start: int = 0) -> int:
     return fd
 
 
-def space(pid: int) -> int:
+def pid_namespace(pid: int) -> int:
     """The inode of its pid namespace; 0: it is gone, or in ours."""
     try:
         found = os.stat(f"/proc/{pid}/ns/pid").st_ino
@@ -70,18 +70,18 @@ def is_inside(pid: int, init: int) -> bool:
     """Whether the process is in init's pid namespace, or in one below it; False when either is gone."""
     try:
         wanted = os.stat(f"/proc/{init}/ns/pid")
-        space = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+        pid_namespace = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
     except OSError:
         return False
-    while not os.path.samestat(os.fstat(space), wanted):
+    while not os.path.samestat(os.fstat(pid_namespace), wanted):
         try:
-            above = fcntl.ioctl(space, _NS_GET_PARENT)
+            above = fcntl.ioctl(pid_namespace, _NS_GET_PARENT)
         except OSError:
             return False
         finally:
-            os.close(space)
-        space = above
-    os.close(space)
+            os.close(pid_namespace)
+        pid_namespace = above
+    os.close(pid_namespace)
     return True
 
 

@@ -10,13 +10,13 @@ from native_sched.daemon.node.inventory import CardInfo
 def _sight(chip: Chip, without: Collection[Without]) -> dict[str, str]:
     name, header = chip.name.decode(), chip.header.decode()
     seen = Without.ENGINE_STATUS not in without
-    unseen = "quiet time" if Without.UTILIZATION in without else "RM's samples"
+    unreported = "quiet time" if Without.UTILIZATION in without else "RM's samples"
     words = "GP_PUT and GP_GET" if chip.has_get else "GP_PUT"
     own = header.endswith(f"_{name.lower()}.h")
     return {
         "chip": name or "unknown",
         "work": f"{words}, and engine status" if seen else words,
-        "idle": "engine status" if seen else unseen,
+        "idle": "engine status" if seen else unreported,
         "suspended": "runlist" if Without.DISABLE_CHANNELS in without else "DISABLE_CHANNELS",
         "source": header + ("" if own else ", and RM's variants") if name else "none",
     }

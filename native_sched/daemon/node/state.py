@@ -1,8 +1,6 @@
 """What is of the node and not of one container, and outlives a mgpud: ROOT/node-state.json
 (oci_specs/schemas/node_state.schema.json)."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -76,7 +74,7 @@ class NodeState:
             # No mgpud gave a number that high: there are not that many seconds to give them in.
             return State(last_tenant=int(time.time()))
 
-    def prepare(self, **changed: Any) -> NodeChange:
+    def prepare(self, **changed: Any) -> "NodeChange":
         """The document with these members, written and not yet in place; OSError."""
         state = replace(self.now, **changed)
         return NodeChange(self, state, Prepared(self._path, record_file.encode(KIND, _to_json(state))))

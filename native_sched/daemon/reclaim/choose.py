@@ -17,14 +17,14 @@ RAN_HOLDS = 8
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """One card. left_bytes: what no container has taken or been promised. free_bytes: what none holds.
-    demanded_bytes: asked for by online calls that wait, 0 where none does. unseen_bytes: what the driver may
-    not have of what none holds.
+    demanded_bytes: asked for by online calls that wait, 0 where none does. unreported_bytes: what the driver
+    may not have of what none holds.
     """
 
     left_bytes: int
     free_bytes: int
     demanded_bytes: int = 0
-    unseen_bytes: int = 0
+    unreported_bytes: int = 0
 
     @property
     def lacking_bytes(self) -> int:
@@ -32,7 +32,7 @@ class Card:
         if not self.demanded_bytes:
             return 0
         beyond = self.demanded_bytes - self.free_bytes
-        return max(beyond, 1 if beyond + self.unseen_bytes > 0 else 0)
+        return max(beyond, 1 if beyond + self.unreported_bytes > 0 else 0)
 
 
 @dataclass(frozen=True, kw_only=True)

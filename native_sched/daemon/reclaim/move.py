@@ -72,7 +72,7 @@ class Mover:
 
         beside_online: its work may run until it is locked, whatever online does.
         """
-        held = self.held_bytes(grant)
+        held = self.bytes_on_cards(grant)
         processes = self._processes(grant)
         if not processes:
             raise NotMoved("no process of it shows what it holds")
@@ -164,7 +164,7 @@ class Mover:
                 await self._put_back(grant)
             LOG.warning("not-moved", container=grant.container_id, why=error)
 
-    def held_bytes(self, grant: Grant) -> dict[int, int]:
+    def bytes_on_cards(self, grant: Grant) -> dict[int, int]:
         """By card, what it holds now."""
         return {
             card.index: int(self._engine.usage(grant.tenant, card.index).used_bytes) for card in grant.cards
@@ -207,7 +207,7 @@ class Mover:
     async def _check_left(self, grant: Grant) -> None:
         """NotMoved where it still has memory there, of files or of what its CUDA does not know."""
         size, patience_ns = sum(grant.reclaim.bytes.values()), time.monotonic_ns() + _ENDS_WITHIN_NS
-        while (left := sum(self.held_bytes(grant).values())) > size // _LEFT_PART:
+        while (left := sum(self.bytes_on_cards(grant).values())) > size // _LEFT_PART:
             if time.monotonic_ns() > patience_ns:
                 raise NotMoved(f"{left >> 20} MiB stayed on its GPUs: no CUDA of its processes has them")
             await asyncio.sleep(_LOOK_S)
@@ -294,7 +294,7 @@ class Mover:
         Lost where it kept what it got for the staging buffers.
         """
         with suppress(OSError):  # its container is gone meanwhile
-            held = self.held_bytes(grant)
+            held = self.bytes_on_cards(grant)
             over = sum(max(0, held[card.index] - (card.memory_mib << 20)) for card in grant.cards)
             if over:
                 raise Lost(f"it has kept {-(-over >> 20)} MiB beyond its cap")

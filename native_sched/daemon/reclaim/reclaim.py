@@ -165,7 +165,7 @@ class Reclaimer:
                 left_bytes=max(0, int(memory.total_bytes) - int(memory.taken_bytes)),
                 free_bytes=max(0, int(memory.total_bytes) - int(memory.used_bytes)),
                 demanded_bytes=max(1, int(memory.demanded_bytes)) if memory.demands else 0,
-                unseen_bytes=int(memory.unseen_bytes) if lagged else 0,
+                unreported_bytes=int(memory.unreported_bytes) if lagged else 0,
             )
         return found
 

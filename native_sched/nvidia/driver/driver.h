@@ -97,7 +97,7 @@ struct driver_ops {
 
     /* Keeps the file open, and within reach of execute(), until unpin(): one at a time of a tenant's. NULL:
      * it is in reach as long as it is open. */
-    int (*pin)(struct driver *d, const struct open_file *file);
+    int (*hold_file)(struct driver *d, const struct open_file *file);
     void (*unpin)(struct driver *d, const struct open_file *file);
 
     /* Makes the ioctl on that open file, with copied arguments. An RM failure is 0 here and a status in
@@ -158,7 +158,7 @@ struct driver_ops {
     /* Of each tenant the pid namespace whose processes may receive the driver's open files from others (0: it
      * has none). No other process may, but those of the initial one, also while no mgpud runs. 1: so it is;
      * 0: the kernel cannot keep them from it. NULL: nothing does. */
-    int (*guard)(struct driver *d, const uint32_t *space, uint32_t tenants);
+    int (*guard)(struct driver *d, const uint32_t *pid_ns, uint32_t tenants);
 
     /* Blocks until the last close of a file of the driver has begun: its id, or a negative errno. */
     int64_t (*next_closed)(struct driver *d);

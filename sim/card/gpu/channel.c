@@ -33,13 +33,13 @@ bool gpu_runlist_is_full(const struct gpu_group *group)
 }
 
 struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,
-                                       const struct gpu_channel_layout *layout, struct space *space)
+                                       const struct gpu_channel_layout *layout, struct vaspace *vaspace)
 {
     struct gpu_channel *channel = NULL, **last = &group->channels;
-    struct push *push = space ? push_create(space, group->gpu->launch_ns) : NULL;
+    struct push *push = vaspace ? push_create(vaspace, group->gpu->launch_ns) : NULL;
     bool was_open;
 
-    if (space && !push)
+    if (vaspace && !push)
         return NULL;
     gpu_lock(group->gpu);
     gpu_catch_up(group->gpu);

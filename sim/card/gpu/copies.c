@@ -158,14 +158,15 @@ bool copy_method(struct gpu_channel *channel, uint32_t method, uint32_t data)
 }
 
 /* Bytes that were moved, as many as lie in one piece at both ends; 0: a fault. */
-static uint64_t move(struct space *space, const struct copying *c, uint64_t to, uint64_t from, uint64_t bytes)
+static uint64_t move(struct vaspace *vaspace, const struct copying *c, uint64_t to, uint64_t from,
+                     uint64_t bytes)
 {
     struct view in, out;
-    bool there = space_view_target(space, c->from.target, from, bytes, &in);
+    bool there = vaspace_view_target(vaspace, c->from.target, from, bytes, &in);
 
     if (!there)
         return 0;
-    there = space_view_target(space, c->to.target, to, in.bytes, &out);
+    there = vaspace_view_target(vaspace, c->to.target, to, in.bytes, &out);
     if (there && in.memory && out.memory)
         memmove(view_at(&out), view_at(&in), out.bytes);
     bytes = there ? out.bytes : 0;
@@ -174,7 +175,7 @@ static uint64_t move(struct space *space, const struct copying *c, uint64_t to, 
     return bytes;
 }
 
-static uint64_t move_some(struct space *space, struct copying *c, uint64_t most)
+static uint64_t move_some(struct vaspace *vaspace, struct copying *c, uint64_t most)
 {
     uint32_t in, out, n = c->line_length - c->at;
     uint64_t from = surface_at(&c->from, c->line, c->at, &in);
@@ -183,18 +184,18 @@ static uint64_t move_some(struct space *space, struct copying *c, uint64_t most)
 
     n = n < in ? n : in;
     n = n < out ? n : out;
-    moved = move(space, c, to, from, n < most ? n : most);
+    moved = move(vaspace, c, to, from, n < most ? n : most);
     c->at += (uint32_t)moved;
     return moved;
 }
 
 /* Between memory of the card's and `buffer`. Without contents: zeros. */
-static bool bring(struct space *space, enum space_target target, uint64_t address, uint8_t *buffer,
+static bool bring(struct vaspace *vaspace, enum vaspace_target target, uint64_t address, uint8_t *buffer,
                   uint32_t bytes, bool back)
 {
     struct view view;
 
-    while (bytes && space_view_target(space, target, address, bytes, &view)) {
+    while (bytes && vaspace_view_target(vaspace, target, address, bytes, &view)) {
         if (back && view.memory)
             memcpy(view_at(&view), buffer, view.bytes);
         else if (!back && view.memory)
@@ -230,7 +231,7 @@ static void put_together(const struct remap *r, uint8_t *to, const uint8_t *from
     }
 }
 
-static uint64_t remap_some(struct space *space, struct copying *c)
+static uint64_t remap_some(struct vaspace *vaspace, struct copying *c)
 {
     const struct remap *r = &c->remap;
     uint32_t in = r->bytes * r->in, out = r->bytes * r->out;
@@ -241,14 +242,14 @@ static uint64_t remap_some(struct space *space, struct copying *c)
 
     n = n < left ? n : left;
     if (selects(r, 0, CONST_A - 1) &&
-        !bring(space, c->from.target, surface_at(&c->from, c->line, 0, &unused) + (uint64_t)c->at * in, from,
-               n * in, false))
+        !bring(vaspace, c->from.target, surface_at(&c->from, c->line, 0, &unused) + (uint64_t)c->at * in,
+               from, n * in, false))
         return 0;
-    if (selects(r, NO_WRITE, NO_WRITE + 1) && !bring(space, c->to.target, at, to, n * out, false))
+    if (selects(r, NO_WRITE, NO_WRITE + 1) && !bring(vaspace, c->to.target, at, to, n * out, false))
         return 0;
     for (uint32_t i = 0; i < n; i++)
         put_together(r, to + i * out, from + i * in);
-    if (!bring(space, c->to.target, at, to, n * out, true))
+    if (!bring(vaspace, c->to.target, at, to, n * out, true))
         return 0;
     c->at += n;
     return (uint64_t)n * out;
@@ -257,11 +258,11 @@ static uint64_t remap_some(struct space *space, struct copying *c)
 void copy_piece(struct gpu_channel *channel)
 {
     struct copying *c = &channel->push->copying;
-    struct space *space = channel->push->space;
+    struct vaspace *vaspace = channel->push->vaspace;
     uint64_t moved = 0, n;
 
     for (uint32_t runs = 0; c->line < c->lines && moved < PIECE_BYTES && runs < PIECE_RUNS; runs++) {
-        n = c->remap.bytes ? remap_some(space, c) : move_some(space, c, PIECE_BYTES - moved);
+        n = c->remap.bytes ? remap_some(vaspace, c) : move_some(vaspace, c, PIECE_BYTES - moved);
         if (!n) {
             channel_fail(channel);
             return;

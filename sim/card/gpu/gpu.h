@@ -20,7 +20,7 @@ struct gpu_group;
 struct gpu_channel;
 struct gpu_doorbell;
 struct registers;
-struct space;
+struct vaspace;
 
 enum {
     GPU_DEFAULT_TIMESLICE_US = 2048,
@@ -90,7 +90,7 @@ bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_by
 /* Its engine has no number left for another channel. */
 bool gpu_runlist_is_full(const struct gpu_group *group);
 struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,
-                                       const struct gpu_channel_layout *layout, struct space *space);
+                                       const struct gpu_channel_layout *layout, struct vaspace *vaspace);
 void gpu_channel_free(struct gpu_channel *channel);
 /* All at one instant; they are the card's. Returns when the last of them executes nothing. */
 uint64_t gpu_channels_off(struct gpu *gpu, struct gpu_channel *const *channels, uint32_t count);

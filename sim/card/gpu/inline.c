@@ -46,7 +46,7 @@ static uint64_t pair(uint32_t upper, uint32_t lower)
 static bool is_mapped(struct gpu_channel *channel, uint64_t address)
 {
     struct view view;
-    bool mapped = space_view(channel->push->space, address, 1, &view);
+    bool mapped = vaspace_view(channel->push->vaspace, address, 1, &view);
 
     view_put(&view);
     return mapped;
@@ -57,7 +57,7 @@ static void put(struct gpu_channel *channel, uint64_t address, const void *data,
     const uint8_t *from = data;
     struct view view;
 
-    while (bytes && space_view(channel->push->space, address, bytes, &view)) {
+    while (bytes && vaspace_view(channel->push->vaspace, address, bytes, &view)) {
         if (view.memory)
             memcpy(view_at(&view), from, view.bytes);
         view_put(&view);

@@ -149,7 +149,7 @@ static bool note_next(struct push *push, const struct qmd_format *f, const uint8
 static bool read_qmd(struct push *push, uint64_t address, uint8_t *qmd, uint32_t bytes)
 {
     struct view view;
-    bool there = space_view(push->space, address, bytes, &view) && view.memory && view.bytes == bytes;
+    bool there = vaspace_view(push->vaspace, address, bytes, &view) && view.memory && view.bytes == bytes;
 
     if (there)
         memcpy(qmd, view_at(&view), bytes);

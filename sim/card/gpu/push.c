@@ -40,13 +40,13 @@ enum {
     KIND_END
 };
 
-struct push *push_create(struct space *space, uint64_t launch_ns)
+struct push *push_create(struct vaspace *vaspace, uint64_t launch_ns)
 {
     struct push *push = calloc(1, sizeof *push);
 
     if (!push)
         return NULL;
-    push->space = space_take(space);
+    push->vaspace = vaspace_take(vaspace);
     push->launch_ns = launch_ns;
     push->object[COMPUTE_SUBCHANNEL] = ANY_COMPUTE;
     push->object[COPY_SUBCHANNEL] = ANY_COPY;
@@ -56,7 +56,7 @@ struct push *push_create(struct space *space, uint64_t launch_ns)
 void push_free(struct push *push)
 {
     if (push)
-        space_put(push->space);
+        vaspace_put(push->vaspace);
     free(push);
 }
 
@@ -64,7 +64,7 @@ bool push_entry(const struct gpu_channel *channel, uint32_t number, struct ring_
 {
     uint64_t at = channel->layout.ring_at + (uint64_t)(number & (channel->layout.entries - 1)) * 8, word;
     struct view view;
-    bool there = space_view(channel->push->space, at, 8, &view) && view.bytes == 8 && view.memory;
+    bool there = vaspace_view(channel->push->vaspace, at, 8, &view) && view.bytes == 8 && view.memory;
 
     if (there) {
         word = __atomic_load_n((const uint64_t *)(const void *)view_at(&view), __ATOMIC_ACQUIRE);
@@ -87,7 +87,7 @@ void push_release_later(struct push *push, const struct release *release)
 /* False: it is not mapped, or does not lie as a semaphore must. */
 static bool semaphore_view(const struct push *push, uint64_t address, uint64_t bytes, struct view *view)
 {
-    if (address % (bytes < 8 ? 4 : 8) || !space_view(push->space, address, bytes, view))
+    if (address % (bytes < 8 ? 4 : 8) || !vaspace_view(push->vaspace, address, bytes, view))
         return false;
     if (view->memory && view->bytes == bytes)
         return true;
@@ -302,7 +302,7 @@ void push_step(struct gpu_channel *channel, struct ring_entry *entry)
         return;
     if (!entry->count)
         return;
-    if (!space_view(channel->push->space, entry->at, (uint64_t)entry->count * 4, &view) || !view.memory ||
+    if (!vaspace_view(channel->push->vaspace, entry->at, (uint64_t)entry->count * 4, &view) || !view.memory ||
         view.bytes < 4) {
         view_put(&view);
         channel_fail(channel);

@@ -21,7 +21,7 @@ struct release {
 /* One end of a copy. */
 struct surface {
     uint64_t base;
-    enum space_target target;
+    enum vaspace_target target;
     uint32_t pitch; /* from one line to the next; or it is in blocks: */
     bool blocks;
     uint32_t lines_log2, layers_log2; /* how many GOBs a block is high and deep */
@@ -59,7 +59,7 @@ struct header {
 };
 
 struct push {
-    struct space *space;
+    struct vaspace *vaspace;
     struct header header;
     uint64_t base;                /* of the ring's entries, above their own 40 bits */
     uint32_t object[SUBCHANNELS]; /* classes; 0: none */
@@ -75,7 +75,7 @@ struct push {
 };
 
 /* Takes a reference. NULL: the host has no room. */
-struct push *push_create(struct space *space, uint64_t launch_ns);
+struct push *push_create(struct vaspace *vaspace, uint64_t launch_ns);
 void push_free(struct push *push);
 /* Reads the ring's entry of that number. False: it cannot be read. */
 bool push_entry(const struct gpu_channel *channel, uint32_t number, struct ring_entry *entry);

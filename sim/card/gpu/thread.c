@@ -1,4 +1,5 @@
 #include "../../../base/clock.h"
+#include "../../../base/mutex.h"
 #include "doorbell.h"
 #include "state.h"
 #include <errno.h>
@@ -164,7 +165,6 @@ static int watch(struct gpu *gpu, int fd, uint64_t wake)
 int gpu_create(struct gpu **out, const struct gpu_costs *costs)
 {
     struct gpu *gpu = calloc(1, sizeof *gpu);
-    pthread_mutexattr_t attributes;
     int error;
 
     if (!gpu)
@@ -181,10 +181,7 @@ int gpu_create(struct gpu **out, const struct gpu_costs *costs)
         gpu->engines[i].index = i;
         gpu->engines[i].at_ns = gpu->at_ns;
     }
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-    pthread_mutex_init(&gpu->lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
+    mutex_init_inheriting(&gpu->lock);
     gpu->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     gpu->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     gpu->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -1,4 +1,5 @@
 #include "space.h"
+#include "../../../base/mutex.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ struct piece {
     const void *owner;
 };
 
-struct space {
+struct vaspace {
     pthread_mutex_t lock;
     uint32_t references;
     bool uvms;
@@ -20,60 +21,56 @@ struct space {
     struct managed managed;
 };
 
-struct space *space_create(void)
+struct vaspace *vaspace_create(void)
 {
-    struct space *space = calloc(1, sizeof *space);
-    pthread_mutexattr_t attributes;
+    struct vaspace *vaspace = calloc(1, sizeof *vaspace);
 
-    if (!space)
+    if (!vaspace)
         return NULL;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-    pthread_mutex_init(&space->lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-    space->references = 1;
-    space->managed.fd = -1;
-    return space;
+    mutex_init_inheriting(&vaspace->lock);
+    vaspace->references = 1;
+    vaspace->managed.fd = -1;
+    return vaspace;
 }
 
-void space_leave_to_uvm(struct space *space)
+void vaspace_leave_to_uvm(struct vaspace *vaspace)
 {
-    space->uvms = true;
+    vaspace->uvms = true;
 }
 
-bool space_is_uvms(const struct space *space)
+bool vaspace_is_uvms(const struct vaspace *vaspace)
 {
-    return space->uvms;
+    return vaspace->uvms;
 }
 
-struct space *space_take(struct space *space)
+struct vaspace *vaspace_take(struct vaspace *vaspace)
 {
-    __atomic_fetch_add(&space->references, 1, __ATOMIC_RELAXED);
-    return space;
+    __atomic_fetch_add(&vaspace->references, 1, __ATOMIC_RELAXED);
+    return vaspace;
 }
 
-void space_put(struct space *space)
+void vaspace_put(struct vaspace *vaspace)
 {
-    if (!space || __atomic_sub_fetch(&space->references, 1, __ATOMIC_ACQ_REL))
+    if (!vaspace || __atomic_sub_fetch(&vaspace->references, 1, __ATOMIC_ACQ_REL))
         return;
-    for (size_t i = 0; i < space->pieces; i++)
-        sysmem_put(space->piece[i].memory);
-    if (space->managed.fd >= 0)
-        close(space->managed.fd);
-    pthread_mutex_destroy(&space->lock);
-    free(space->piece);
-    free(space);
+    for (size_t i = 0; i < vaspace->pieces; i++)
+        sysmem_put(vaspace->piece[i].memory);
+    if (vaspace->managed.fd >= 0)
+        close(vaspace->managed.fd);
+    pthread_mutex_destroy(&vaspace->lock);
+    free(vaspace->piece);
+    free(vaspace);
 }
 
 /* The first that ends above the address. */
-static size_t first_above(const struct space *space, uint64_t address)
+static size_t first_above(const struct vaspace *vaspace, uint64_t address)
 {
-    size_t low = 0, high = space->pieces;
+    size_t low = 0, high = vaspace->pieces;
 
     while (low < high) {
         size_t middle = (low + high) / 2;
 
-        if (space->piece[middle].end > address)
+        if (vaspace->piece[middle].end > address)
             high = middle;
         else
             low = middle + 1;
@@ -81,47 +78,47 @@ static size_t first_above(const struct space *space, uint64_t address)
     return low;
 }
 
-static bool make_room(struct space *space, size_t more)
+static bool make_room(struct vaspace *vaspace, size_t more)
 {
-    size_t room = space->room ? space->room : 64;
+    size_t room = vaspace->room ? vaspace->room : 64;
     struct piece *piece;
 
-    while (room < space->pieces + more)
+    while (room < vaspace->pieces + more)
         room *= 2;
-    if (room == space->room)
+    if (room == vaspace->room)
         return true;
-    piece = realloc(space->piece, room * sizeof *piece);
+    piece = realloc(vaspace->piece, room * sizeof *piece);
     if (!piece)
         return false;
-    space->piece = piece;
-    space->room = room;
+    vaspace->piece = piece;
+    vaspace->room = room;
     return true;
 }
 
-static void insert(struct space *space, size_t at, const struct piece *piece)
+static void insert(struct vaspace *vaspace, size_t at, const struct piece *piece)
 {
-    memmove(&space->piece[at + 1], &space->piece[at], (space->pieces - at) * sizeof *piece);
-    space->piece[at] = *piece;
-    space->pieces++;
+    memmove(&vaspace->piece[at + 1], &vaspace->piece[at], (vaspace->pieces - at) * sizeof *piece);
+    vaspace->piece[at] = *piece;
+    vaspace->pieces++;
 }
 
-static void take_out(struct space *space, size_t at)
+static void take_out(struct vaspace *vaspace, size_t at)
 {
-    sysmem_put(space->piece[at].memory);
-    space->pieces--;
-    memmove(&space->piece[at], &space->piece[at + 1], (space->pieces - at) * sizeof *space->piece);
+    sysmem_put(vaspace->piece[at].memory);
+    vaspace->pieces--;
+    memmove(&vaspace->piece[at], &vaspace->piece[at + 1], (vaspace->pieces - at) * sizeof *vaspace->piece);
 }
 
 /* There is room for one more: a piece may be cut in two. */
-static void clear(struct space *space, uint64_t base, uint64_t end)
+static void clear(struct vaspace *vaspace, uint64_t base, uint64_t end)
 {
-    size_t i = first_above(space, base);
+    size_t i = first_above(vaspace, base);
 
-    while (i < space->pieces && space->piece[i].base < end) {
-        struct piece *p = &space->piece[i], rest = *p;
+    while (i < vaspace->pieces && vaspace->piece[i].base < end) {
+        struct piece *p = &vaspace->piece[i], rest = *p;
 
         if (p->base >= base && p->end <= end) {
-            take_out(space, i);
+            take_out(vaspace, i);
             continue;
         }
         if (p->base < base && p->end > end) {
@@ -130,7 +127,7 @@ static void clear(struct space *space, uint64_t base, uint64_t end)
             p->end = base;
             rest.offset += end - rest.base;
             rest.base = end;
-            insert(space, i + 1, &rest);
+            insert(vaspace, i + 1, &rest);
             return;
         }
         if (p->base < base) {
@@ -143,88 +140,84 @@ static void clear(struct space *space, uint64_t base, uint64_t end)
     }
 }
 
-bool space_map(struct space *space, uint64_t base, uint64_t length, struct sysmem *memory, uint64_t offset,
-               const void *owner)
+bool vaspace_map(struct vaspace *vaspace, uint64_t base, uint64_t length, struct sysmem *memory,
+                 uint64_t offset, const void *owner)
 {
     const struct piece piece = {base, base + length, offset, memory, owner};
     bool room;
 
-    pthread_mutex_lock(&space->lock);
-    room = make_room(space, 2);
+    LOCKED(&vaspace->lock);
+    room = make_room(vaspace, 2);
     if (room) {
-        clear(space, base, base + length);
+        clear(vaspace, base, base + length);
         if (memory)
             sysmem_take(memory);
-        insert(space, first_above(space, base), &piece);
+        insert(vaspace, first_above(vaspace, base), &piece);
     }
-    pthread_mutex_unlock(&space->lock);
     return room;
 }
 
-void space_unmap(struct space *space, uint64_t base, uint64_t length)
+void vaspace_unmap(struct vaspace *vaspace, uint64_t base, uint64_t length)
 {
-    pthread_mutex_lock(&space->lock);
-    if (make_room(space, 1))
-        clear(space, base, base + length);
-    pthread_mutex_unlock(&space->lock);
+    LOCKED(&vaspace->lock);
+    if (make_room(vaspace, 1))
+        clear(vaspace, base, base + length);
 }
 
-void space_forget(struct space *space, const void *owner)
+void vaspace_forget(struct vaspace *vaspace, const void *owner)
 {
-    pthread_mutex_lock(&space->lock);
-    for (size_t i = space->pieces; i--;)
-        if (space->piece[i].owner == owner)
-            take_out(space, i);
-    pthread_mutex_unlock(&space->lock);
+    LOCKED(&vaspace->lock);
+    for (size_t i = vaspace->pieces; i--;)
+        if (vaspace->piece[i].owner == owner)
+            take_out(vaspace, i);
 }
 
-bool space_manage(struct space *space, const struct managed *managed)
+bool vaspace_manage(struct vaspace *vaspace, const struct managed *managed)
 {
     struct managed now = *managed;
     bool there;
 
-    pthread_mutex_lock(&space->lock);
-    if (space->managed.fd >= 0)
-        close(space->managed.fd);
+    LOCKED(&vaspace->lock);
+    if (vaspace->managed.fd >= 0)
+        close(vaspace->managed.fd);
     if (now.fd >= 0)
         now.fd = fcntl(now.fd, F_DUPFD_CLOEXEC, 0);
     there = now.fd >= 0 || managed->fd < 0;
-    space->managed = now;
-    pthread_mutex_unlock(&space->lock);
+    vaspace->managed = now;
     return there;
 }
 
-bool space_view(struct space *space, uint64_t address, uint64_t most, struct view *view)
+bool vaspace_view(struct vaspace *vaspace, uint64_t address, uint64_t most, struct view *view)
 {
     const struct piece *p;
     size_t i;
     bool there;
 
     *view = (struct view){.memory = NULL};
-    pthread_mutex_lock(&space->lock);
-    i = first_above(space, address);
-    there = i < space->pieces && space->piece[i].base <= address;
+    pthread_mutex_lock(&vaspace->lock);
+    i = first_above(vaspace, address);
+    there = i < vaspace->pieces && vaspace->piece[i].base <= address;
     if (there) {
-        p = &space->piece[i];
+        p = &vaspace->piece[i];
         view->offset = p->offset + (address - p->base);
         view->bytes = p->end - address < most ? p->end - address : most;
         if (p->memory)
             view->memory = sysmem_take(p->memory);
     } else {
-        there = managed_at(&space->managed, address, most, &view->memory, &view->offset, &view->bytes);
+        there = managed_at(&vaspace->managed, address, most, &view->memory, &view->offset, &view->bytes);
     }
-    pthread_mutex_unlock(&space->lock);
+    pthread_mutex_unlock(&vaspace->lock);
     if (!view->memory || sysmem_reach(view->memory))
         return there;
     view_put(view);
     return false;
 }
 
-bool space_view_target(struct space *space, enum space_target target, uint64_t address, uint64_t most,
-                       struct view *view)
+bool vaspace_view_target(struct vaspace *vaspace, enum vaspace_target target, uint64_t address, uint64_t most,
+                         struct view *view)
 {
     if (target == SPACE_VIRTUAL)
-        return space_view(space, address, most, view);
+        return vaspace_view(vaspace, address, most, view);
     *view = (struct view){.memory = NULL};
     return false;
 }

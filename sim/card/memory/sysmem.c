@@ -1,4 +1,5 @@
 #include "sysmem.h"
+#include "../../../base/mutex.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,12 +18,7 @@ static uint32_t count;
 /* Inherits priority: an engine's thread waits here behind ordinary ones. */
 void sysmem_start(void)
 {
-    pthread_mutexattr_t attributes;
-
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-    pthread_mutex_init(&lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
+    mutex_init_inheriting(&lock);
 }
 
 static struct sysmem **bucket(uint32_t client, uint32_t handle)
@@ -163,13 +159,12 @@ bool sysmem_reach(struct sysmem *memory)
 {
     bool there;
 
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     there = memory->fd >= 0;
     if (!there && count < SYSMEM_OBJECTS && make_bytes(memory)) {
         count++;
         there = true;
     }
-    pthread_mutex_unlock(&lock);
     return there;
 }
 
@@ -238,21 +233,19 @@ struct sysmem *sysmem_get(uint32_t client, uint32_t handle)
 {
     struct sysmem *memory;
 
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     memory = *bucket(client, handle);
     while (memory && (memory->handle != handle || memory->client != client))
         memory = memory->hash_next;
     if (memory)
         memory->references++;
-    pthread_mutex_unlock(&lock);
     return memory;
 }
 
 struct sysmem *sysmem_take(struct sysmem *memory)
 {
-    pthread_mutex_lock(&lock);
+    LOCKED(&lock);
     memory->references++;
-    pthread_mutex_unlock(&lock);
     return memory;
 }
 

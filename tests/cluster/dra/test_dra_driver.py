@@ -219,9 +219,9 @@ def test_slices_are_put_right_and_others_are_left_alone(world: World) -> None:
         world.api.put(SLICES, {"metadata": {"name": name}, **each})
     until(lambda: len(world.devices()) == 2, "both GPUs are published")
     [one] = world.slices()
-    spoilt = json.loads(json.dumps(one))
-    spoilt["spec"]["devices"].pop()
-    world.api.put(SLICES, spoilt)
+    broken = json.loads(json.dumps(one))
+    broken["spec"]["devices"].pop()
+    world.api.put(SLICES, broken)
     until(lambda: len(world.devices()) == 2, "what was changed is put right")
     assert world.slices()[0]["spec"]["pool"]["generation"] > one["spec"]["pool"]["generation"]
     world.api.put(SLICES, {"metadata": {"name": "stale"}, "spec": {**one["spec"], "devices": "none"}})

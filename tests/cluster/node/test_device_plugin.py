@@ -133,7 +133,7 @@ def test_every_resource_is_offered_once(tmp_path: Path) -> None:
         async with world(tmp_path) as of:
             await of.all_offered()
             await asyncio.sleep(1.2)
-            assert sorted(of.kubelet.registered) == sorted(NAMES)
+            assert sorted(of.kubelet.registrations) == sorted(NAMES)
             assert {name: of.kubelet.capacity(name) for name in NAMES} == {
                 each.name: each.amount(V100S) for each in table.offered(V100S) if each.by == "kubelet"
             }
@@ -214,8 +214,8 @@ def test_connection_that_breaks_is_made_again(tmp_path: Path) -> None:
             of.kubelet.hang_up(VKE_CORE)
             await until(lambda: of.kubelet.allocatable(VKE_CORE) == 0)
             await of.all_offered()
-            assert of.kubelet.registered.count(VKE_CORE) == 2
-            assert len(of.kubelet.registered) == len(NAMES) + 1
+            assert of.kubelet.registrations.count(VKE_CORE) == 2
+            assert len(of.kubelet.registrations) == len(NAMES) + 1
 
     run(test)
 
@@ -225,7 +225,7 @@ def test_refused_registration_says_why_once_and_is_tried_again(tmp_path: Path) -
         async with world(tmp_path, kubelet=False) as of:
             of.kubelet.refuses.add(VKE_CORE)
             await of.kubelet.start()
-            await until(lambda: of.kubelet.registered.count(VKE_CORE) >= 2)
+            await until(lambda: of.kubelet.registrations.count(VKE_CORE) >= 2)
             [line] = [line for line in of.lines if VKE_CORE in line]
             assert "does not want" in line
             of.kubelet.refuses.clear()
@@ -239,7 +239,7 @@ def test_nothing_is_offered_before_mgpud_has_answered(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path, mgpud=False) as of:
             await asyncio.sleep(0.5)
-            assert of.kubelet.registered == []
+            assert of.kubelet.registrations == []
             assert len(of.lines) == 1
             of.mgpud.start()
             await of.all_offered()

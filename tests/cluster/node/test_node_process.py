@@ -109,7 +109,7 @@ def test_label_of_an_earlier_time_is_taken_away_where_mgpud_does_not_serve(tmp_p
     nobody = Arbiter(tmp_path / "none", 0)
     with running(nobody, tmp_path, labels={published.SERVING: "true", "other": "stays"}) as world:
         until(lambda: world.node()["metadata"]["labels"] == {"other": "stays"}, "the label is gone")
-        assert world.kubelet.fake.registered == []
+        assert world.kubelet.fake.registrations == []
         assert len(world.lines()) == 1
 
 

@@ -2,8 +2,6 @@
 one chose, the other grants, card by card, and no card ever has more on it than it is.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -51,7 +49,7 @@ class Mgpud:
     cards: dict[str, CardState]
 
     @classmethod
-    def on(cls, inventory: Inventory) -> Mgpud:
+    def on(cls, inventory: Inventory) -> "Mgpud":
         return cls(
             {
                 card.uuid: CardState(

@@ -2,8 +2,6 @@
 says.
 """
 
-from __future__ import annotations
-
 import array
 import json
 import os
@@ -84,7 +82,7 @@ class Holder:
         self._thread = threading.Thread(target=self._serve)
         self._held: list[int] = []
 
-    def __enter__(self) -> Holder:
+    def __enter__(self) -> "Holder":
         self._thread.start()
         return self
 

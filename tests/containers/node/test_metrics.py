@@ -116,8 +116,8 @@ def test_scrape_says_what_the_cards_own_account_says() -> None:
     for name in names:
         pid = listed[name]["pid"]
         charged_s = two.scrape.of("run_seconds_total", name) - one.scrape.of("run_seconds_total", name)
-        apart_s = NOISE * passed_s + one.took_s + two.took_s + between_polls_s
-        assert charged_s == pytest.approx(two.ran_s(pid) - one.ran_s(pid), abs=apart_s), name
+        tolerance_s = NOISE * passed_s + one.took_s + two.took_s + between_polls_s
+        assert charged_s == pytest.approx(two.ran_s(pid) - one.ran_s(pid), abs=tolerance_s), name
         assert 0 < two.scrape.of("share_ratio", name) < 1
         uses = [file.bytes for file in two.card.files if file.tgid == pid]
         assert two.scrape.of("memory_used_bytes", name, card="0") == sum(uses) > 0

@@ -81,7 +81,7 @@ def kill(mgpu: Arbiter, victims: tuple[str, ...]) -> None:
                 os.kill(pid, number)
 
 
-def settled(made: Running) -> str:
+def resting_state(made: Running) -> str:
     def now() -> str:
         with suppress(Refusal):
             return made.reclaim
@@ -120,9 +120,9 @@ class Card:
         """And lets it come back."""
         for _ in ("takes", "gives"):
             self.moves(lambda: kill(self.mgpu, victims))
-            settled(offline)
+            resting_state(offline)
             judge(self.mgpu)
-        until(lambda: settled(offline) == "running", "it runs again")
+        until(lambda: resting_state(offline) == "running", "it runs again")
         rounds(offline)
 
     def outlives(self, offline: Running) -> None:
@@ -159,7 +159,7 @@ def test_request_by_hand_has_an_end_when_mgpud_has(mgpu: Arbiter, built: Program
                 until(lambda: offline.reclaim == "evicting", "it is on its way")
                 kill(mgpu, ("mgpud",))
                 _, said = asks.communicate(timeout=60)
-            if settled(offline) == "evicted":
+            if resting_state(offline) == "evicted":
                 assert asks.returncode == 0, said
                 mgpu.mgpu("resume", name)
             else:
@@ -215,7 +215,7 @@ def test_online_waits_for_the_copies_whatever_becomes_of_the_helper(mgpu: Arbite
             holds.until("restoring")
             restoring.append(waited(mgpu, online, holds, 1))
             turn(online)
-            until(lambda: settled(holds) == "running", "it runs again")
+            until(lambda: resting_state(holds) == "running", "it runs again")
     print(evicting, restoring)
     # A machine that is busy elsewhere may spoil any.
     assert min(took_s - MOST * copied_s for took_s, copied_s in evicting) < HELPER_S
@@ -250,12 +250,12 @@ def test_kill_on_the_way_to_another_card_leaves_it_where_it_is_said_to_be(
                 time.sleep(chance.uniform(0.2, 1.2))
                 kill(two, (program,))
                 resumes.wait(60)
-            state = settled(offline)
+            state = resting_state(offline)
             there, _ = others(two, offline)
             seen.add((state, there == asked))
             if state == "evicted" and offline.row["reclaim"]["by_hand"]:
                 two.mgpu("resume", name)
-            until(lambda: settled(offline) == "running", "it runs again")
+            until(lambda: resting_state(offline) == "running", "it runs again")
             assert rounds(offline) > before
             at, free = others(two, offline)
             assert at in (was, asked)

@@ -102,7 +102,7 @@ def test_its_own_card_by_name_is_a_plain_resumption(mgpu: Arbiter, built: Progra
         assert (on(offline), rounds(offline) > 0) == ([first], True)
 
 
-def settled(row: dict[str, Any]) -> dict[str, Any]:
+def without_sched(row: dict[str, Any]) -> dict[str, Any]:
     """Without what the scheduler goes on counting."""
     return {name: value for name, value in row.items() if name != "sched"}
 
@@ -114,7 +114,7 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
         running = resume(offline, second)
         assert "is running, not evicted" in running.err
         mgpu.mgpu("evict", offline.bundle.container)
-        row = settled(offline.row)
+        row = without_sched(offline.row)
         for gpus, said in (
             (("GPU-none",), 'this node has no GPU "GPU-none"'),
             ((first, second), "2 GPUs named, and container"),
@@ -124,7 +124,7 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
             done = resume(offline, *gpus)
             assert (done.status, done.err.count("\n")) == (1, 1), done
             assert said in done.err
-            assert settled(offline.row) == row
+            assert without_sched(offline.row) == row
         elsewhere = {**ONLINE, "mgpu.dev/gpus": second}
         with started(mgpu, built, elsewhere, inside("taker"), str(FILL_MIB)) as online:
             assert online.program.line() == "up"
@@ -132,7 +132,7 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
             done = resume(offline, second)
             assert (done.status, done.err.count("\n")) == (1, 1), done
             assert "MiB" in done.err
-            assert settled(offline.row) == row
+            assert without_sched(offline.row) == row
         until(lambda: len(mgpu.containers()) == 1, "online is gone")
         monitor = offline.bundle.argv(
             mgpu.runtime, "exec", offline.bundle.container, "python3", "-c", MONITOR
@@ -141,7 +141,7 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
             assert looks.line() == "up"
             done = resume(offline, second)
             assert "has a process that was not evicted and has its GPU open" in done.err, done
-            assert settled(offline.row) == row
+            assert without_sched(offline.row) == row
             looks.tell()
             looks.process.wait()
         until(lambda: not resume(offline, second).status, "nothing holds it there any more")

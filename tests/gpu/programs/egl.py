@@ -90,7 +90,7 @@ def plain(name: str, result: Any, *arguments: Any) -> Any:
 
 query = plain("eglQueryString", c_char_p, c_void_p, c_int)
 error = plain("eglGetError", c_uint)
-initialize = plain("eglInitialize", c_uint, c_void_p, POINTER(c_int), POINTER(c_int))
+egl_initialize = plain("eglInitialize", c_uint, c_void_p, POINTER(c_int), POINTER(c_int))
 bind_api = plain("eglBindAPI", c_uint, c_uint)
 choose = plain("eglChooseConfig", c_uint, c_void_p, POINTER(c_int), POINTER(c_void_p), c_int, POINTER(c_int))
 pbuffer = plain("eglCreatePbufferSurface", c_void_p, c_void_p, c_void_p, POINTER(c_int))
@@ -111,7 +111,7 @@ def draw(device: int) -> dict[str, object]:
     platform = proc("eglGetPlatformDisplayEXT", c_void_p, c_uint, c_void_p, POINTER(c_int))
     display = needed("eglGetPlatformDisplayEXT", platform(PLATFORM_DEVICE, device, None))
     major, minor, number, config = c_int(), c_int(), c_int(), c_void_p()
-    needed("eglInitialize", initialize(display, byref(major), byref(minor)))
+    needed("eglInitialize", egl_initialize(display, byref(major), byref(minor)))
     found: dict[str, object] = {
         "egl": f"{major.value}.{minor.value}", "vendor": (query(display, VENDOR) or b"").decode(),
         "version": (query(display, VERSION) or b"").decode(),

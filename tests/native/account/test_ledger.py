@@ -17,7 +17,7 @@ def reserve(core: ctypes.CDLL, ledger: Ledger, size: int) -> int:
     return int(core.ledger_reserve(byref(ledger), c_uint64(size)))
 
 
-def settle(core: ctypes.CDLL, ledger: Ledger, reserved: int, actual: int) -> int:
+def commit(core: ctypes.CDLL, ledger: Ledger, reserved: int, actual: int) -> int:
     return int(core.ledger_commit(byref(ledger), c_uint64(reserved), c_uint64(actual)))
 
 
@@ -25,7 +25,7 @@ def test_last_byte_fits_and_one_more_does_not(core: ctypes.CDLL) -> None:
     ledger = Ledger(cap=4309 * MIB)
     assert reserve(core, ledger, 4309 * MIB) == 0
     assert reserve(core, ledger, 1) == -errno.ENOMEM
-    assert settle(core, ledger, 4309 * MIB, 4309 * MIB) == 0
+    assert commit(core, ledger, 4309 * MIB, 4309 * MIB) == 0
     assert (ledger.used, ledger.reserved) == (4309 * MIB, 0)
 
 
@@ -39,7 +39,7 @@ def test_sizes_that_would_wrap_around_are_refused(core: ctypes.CDLL) -> None:
 def test_surplus_over_the_cap_is_not_charged_at_all(core: ctypes.CDLL) -> None:
     ledger = Ledger(cap=100)
     assert reserve(core, ledger, 60) == 0
-    assert settle(core, ledger, 60, 101) == -errno.ENOMEM
+    assert commit(core, ledger, 60, 101) == -errno.ENOMEM
     assert (ledger.used, ledger.reserved) == (0, 0)
 
 
@@ -50,7 +50,7 @@ def test_lowered_cap_leaves_nothing_free(core: ctypes.CDLL) -> None:
 
 events = st.lists(
     st.tuples(
-        st.sampled_from(["reserve", "settle", "cancel", "release"]),
+        st.sampled_from(["reserve", "commit", "cancel", "release"]),
         st.integers(0, 2**64 - 1) | st.integers(0, 1000),
     ),
     max_size=60,
@@ -72,11 +72,11 @@ def test_random_events_keep_the_ledger_within_its_cap(
             assert ok == (size <= cap - held)
             if ok:
                 open_reservations.append(size)
-        elif what in ("settle", "cancel") and open_reservations:
+        elif what in ("commit", "cancel") and open_reservations:
             reserved = open_reservations.pop(size % len(open_reservations))
             actual = 0 if what == "cancel" else reserved + surplus
             fits = actual <= cap - (held - reserved)
-            assert (settle(core, ledger, reserved, actual) == 0) == fits
+            assert (commit(core, ledger, reserved, actual) == 0) == fits
             if fits:
                 charges.append(actual)
         elif what == "release" and charges:

@@ -102,10 +102,10 @@ def test_waiting_calls_demand_what_the_cap_leaves(core: ctypes.CDLL) -> None:
 def test_memory_is_lacking_where_little_is_left(core: ctypes.CDLL) -> None:
     tenants = Tenants(core)
     core.card_memory_lacks.restype = c_bool
-    unseen = TOTAL // 16
+    unreported = TOTAL // 16
     assert tenants.take(2, 500) == 0
-    assert not core.card_memory_lacks(byref(tenants.card), c_uint64(500 - unseen))
-    assert core.card_memory_lacks(byref(tenants.card), c_uint64(501 - unseen))
+    assert not core.card_memory_lacks(byref(tenants.card), c_uint64(500 - unreported))
+    assert core.card_memory_lacks(byref(tenants.card), c_uint64(501 - unreported))
     assert tenants.take(0, 500) == 0
     assert core.card_memory_lacks(byref(tenants.card), c_uint64(1))
     assert core.card_memory_lacks(byref(tenants.card), c_uint64(2**64 - 1))

@@ -6,7 +6,7 @@ from tests.native.scheduling import FIXED, GUARANTEED, MS, OFFLINE, ONLINE, ByHa
 def test_from_the_resume_to_the_suspend(hand: ByHand) -> None:
     hand.add(1, OFFLINE)
     hand.add(2, ONLINE)
-    hand.settle()
+    hand.decide_all()
     hand.seen(1)
     assert hand.decide() == [(1, True)]
     hand.now += 1 * MS
@@ -26,7 +26,7 @@ def test_from_the_resume_to_the_suspend(hand: ByHand) -> None:
 def test_work_that_was_seen_late_and_ended_earlier(hand: ByHand) -> None:
     hand.policy(0, FIXED)
     hand.add(1, ONLINE, quota=50)
-    hand.settle()
+    hand.decide_all()
     hand.now += 200 * MS
     hand.configure(config())
     hand.decide()
@@ -45,7 +45,7 @@ def test_work_that_was_seen_late_and_ended_earlier(hand: ByHand) -> None:
 
 def test_charges_do_not_overlap(hand: ByHand) -> None:
     hand.add(1, ONLINE)
-    hand.settle()
+    hand.decide_all()
     begin = hand.now
     hand.seen(1)
     hand.now = begin + 9 * MS
@@ -58,7 +58,7 @@ def test_charges_do_not_overlap(hand: ByHand) -> None:
 
 def test_work_of_a_gang_ends_with_the_last_of_its_cards(hand: ByHand) -> None:
     hand.add(1, ONLINE, cards=0b11)
-    hand.settle()
+    hand.decide_all()
     begin = hand.now
     hand.seen(1, card=0)
     hand.seen(1, card=1)
@@ -70,7 +70,7 @@ def test_work_of_a_gang_ends_with_the_last_of_its_cards(hand: ByHand) -> None:
 
 def test_work_of_a_gang_begins_with_the_first_of_its_cards(hand: ByHand) -> None:
     hand.add(1, ONLINE, cards=0b11)
-    hand.settle()
+    hand.decide_all()
     begin = hand.now
     hand.now += 10 * MS
     hand.seen(1, card=1, since=begin + 5 * MS)
@@ -90,13 +90,13 @@ def test_work_of_a_gang_begins_with_the_first_of_its_cards(hand: ByHand) -> None
 def test_unseen_run_before_an_idle_suspend_is_charged(hand: ByHand) -> None:
     hand.add(1, OFFLINE)
     hand.add(2, ONLINE)
-    hand.settle()
+    hand.decide_all()
     hand.seen(1)
-    hand.settle()
+    hand.decide_all()
     hand.done(1)
     hand.decide()
     hand.now = hand.wake_at
-    assert hand.settle() == [(1, False)]
+    assert hand.decide_all() == [(1, False)]
     hand.now += 1 * MS
     hand.seen(1, since=hand.now - 3 * MS)
     assert hand.state(1).run_ns == 2 * MS
@@ -105,7 +105,7 @@ def test_unseen_run_before_an_idle_suspend_is_charged(hand: ByHand) -> None:
 def test_resume_that_was_overtaken_counts_until_the_suspend(hand: ByHand) -> None:
     hand.add(1, OFFLINE)
     hand.add(2, ONLINE)
-    hand.settle()
+    hand.decide_all()
     hand.seen(1)
     assert hand.decide() == [(1, True)]
     hand.seen(2)
@@ -135,9 +135,9 @@ def test_resume_that_failed_costs_nothing(hand: ByHand) -> None:
 def test_unpolled_time_is_not_charged(hand: ByHand) -> None:
     """One that is alone and had work when the last look was made may be idle since."""
     hand.add(1, ONLINE)
-    hand.settle()
+    hand.decide_all()
     hand.seen(1)
-    hand.settle()
+    hand.decide_all()
     hand.now += 4 * MS
     hand.watched(False)
     hand.now += 1000 * MS

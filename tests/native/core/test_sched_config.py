@@ -26,7 +26,7 @@ def test_alone_on_a_card_nothing_is_ever_decided_again(
 ) -> None:
     hand.policy(0, policy)
     hand.add(1, class_id, quota=quota)
-    assert hand.settle() == [(1, True)]
+    assert hand.decide_all() == [(1, True)]
     for _ in range(10):
         hand.now += 60 * MS
         hand.seen(1)
@@ -39,14 +39,14 @@ def test_alone_on_a_card_nothing_is_ever_decided_again(
 def test_binding_quota_is_watched(hand: ByHand) -> None:
     hand.policy(0, FIXED)
     hand.add(1, ONLINE, quota=99)
-    hand.settle()
+    hand.decide_all()
     assert hand.watch() == WATCH_SLOW
 
 
 def test_two_tenants_of_one_class_are_polled(hand: ByHand) -> None:
     hand.add(1, ONLINE)
     hand.add(2, ONLINE)
-    hand.settle()
+    hand.decide_all()
     assert (hand.watch(), hand.watch(card=1)) == (WATCH_SLOW, WATCH_NONE)
 
 
@@ -86,7 +86,7 @@ def test_room_for_1024(hand: ByHand) -> None:
         for id in range(1024):
             assert hand.add(id + round_number, ONLINE, cards=1 << id % 32) == 0
         assert hand.add(5000, ONLINE) == -errno.ENOSPC
-        hand.settle()
+        hand.decide_all()
         for id in range(1024):
             assert hand.remove(id + round_number) == 0
     assert (hand.decide(), hand.wake_at) == ([], NEVER)
@@ -104,13 +104,13 @@ def test_removal_in_every_state_frees_the_card(hand: ByHand, class_id: int, stat
     else:
         hand.add(3, class_id)
         hand.seen(3)
-        hand.settle()
+        hand.decide_all()
         hand.add(1, class_id)
         hand.seen(1)
         if state != "unknown":
             hand.decide()
         if state == "suspended":
-            hand.settle()
+            hand.decide_all()
         hand.remove(3)
     hand.add(2, class_id)
     hand.seen(2)
@@ -118,20 +118,20 @@ def test_removal_in_every_state_frees_the_card(hand: ByHand, class_id: int, stat
     hand.remove(1)
     for id, run in orders:
         assert hand.carried_out(id, run) == (0 if id == 2 else -errno.ENOENT)
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {2}
     hand.remove(2)
-    assert (hand.settle(), hand.wake_at) == ([], NEVER)
+    assert (hand.decide_all(), hand.wake_at) == ([], NEVER)
 
 
 def test_new_quota_counts_at_once(hand: ByHand) -> None:
     hand.policy(0, FIXED)
     hand.add(1, ONLINE, quota=100)
     hand.seen(1)
-    hand.settle()
+    hand.decide_all()
     hand.now += 1000 * MS
     hand.change(1, ONLINE, quota=20)
-    hand.settle()
+    hand.decide_all()
     assert hand.wake_at - hand.now <= 25 * MS
     hand.now = hand.wake_at
     assert hand.decide() == [(1, False)]
@@ -145,12 +145,12 @@ def test_entity_follows_its_change_of_card(hand: ByHand) -> None:
     hand.add(2, OFFLINE, cards=0b10)
     hand.seen(1)
     hand.seen(2, card=1)
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {1, 2}
     hand.change(1, OFFLINE, cards=0b10)
     assert not hand.state(1).busy
-    assert hand.settle() == [(1, False)]
+    assert hand.decide_all() == [(1, False)]
     hand.seen(1, card=1)
     hand.now += 1000 * MS
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {1}

@@ -27,7 +27,7 @@ def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
         made.add(OTHER, OFFLINE)
         for each in (ON, OFF, OTHER):
             made.seen(each)
-        made.settle()
+        made.decide_all()
         assert made.enabled() == {ON}
         yield made
 
@@ -50,31 +50,31 @@ def test_draining_tenant_runs_beside_online_until_its_instant(hand: ByHand) -> N
 def test_no_other_offline_container_runs_meanwhile(hand: ByHand) -> None:
     hand.done(ON)
     hand.now += 100 * MS
-    [(first, _)] = hand.settle()
+    [(first, _)] = hand.decide_all()
     other = OTHER if first == OFF else OFF
     hand.drain(other, hand.now + 1000 * MS)
-    assert hand.settle() == [(first, False), (other, True)]
+    assert hand.decide_all() == [(first, False), (other, True)]
     assert hand.state(first).why == WHY_EVICTION
     hand.now += 500 * MS
-    assert hand.settle() == []
+    assert hand.decide_all() == []
     hand.drain(other, 0)
     hand.now += 20 * MS
-    assert {id for id, _ in hand.settle()} == {OFF, OTHER}
+    assert {id for id, _ in hand.decide_all()} == {OFF, OTHER}
 
 
 def test_one_without_work_is_enabled_too_since_it_is_copied(hand: ByHand) -> None:
     hand.done(OFF)
-    hand.settle()
+    hand.decide_all()
     hand.drain(OFF, hand.now + 1000 * MS)
-    assert hand.settle() == [(OFF, True)]
+    assert hand.decide_all() == [(OFF, True)]
     hand.drain(OFF, 0)
-    assert hand.settle() == [(OFF, False)]
+    assert hand.decide_all() == [(OFF, False)]
 
 
 def test_frozen_one_does_not_run(hand: ByHand) -> None:
     hand.pause(OFF)
     hand.drain(OFF, hand.now + 1000 * MS)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
     assert hand.state(OFF).why == WHY_PAUSED
 
 
@@ -84,5 +84,5 @@ def test_online_is_not_evicted(hand: ByHand) -> None:
     hand.drain(OFF, hand.now + 1000 * MS)
     hand.change(OFF, ONLINE)
     hand.change(OFF, OFFLINE)
-    hand.settle()
+    hand.decide_all()
     assert OFF not in hand.enabled()

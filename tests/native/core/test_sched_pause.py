@@ -34,7 +34,7 @@ def test_paused_is_suspended_and_comes_back(hand: ByHand, qos: int, busy: bool) 
     hand.add(1, qos)
     if busy:
         hand.seen(1)
-    hand.settle()
+    hand.decide_all()
     assert hand.pause(1) == 0
     assert hand.decide() == [(1, False)]
     hand.carried_out(1, False)
@@ -54,20 +54,20 @@ def test_repeated_pause_changes_nothing(hand: ByHand) -> None:
     hand.add(OFF, OFFLINE)
     hand.seen(ON)
     hand.seen(OFF)
-    hand.settle()
+    hand.decide_all()
     for _ in range(2):
         hand.pause(ON)
-        hand.settle()
+        hand.decide_all()
     hand.now += 100 * MS
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {OFF}
     for _ in range(2):
         hand.pause(ON, False)
-        hand.settle()
+        hand.decide_all()
     assert hand.enabled() == {ON}
     hand.done(ON)
     hand.now += 100 * MS
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {ON, OFF}
 
 
@@ -80,15 +80,15 @@ def test_paused_online_work_keeps_offline_off_for_the_hold_alone(hand: ByHand) -
     hand.add(OFF, OFFLINE)
     hand.seen(ON)
     hand.seen(OFF)
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {ON}
     hand.now += 10 * MS
     hand.pause(ON)
-    assert hand.settle() == [(ON, False)]
+    assert hand.decide_all() == [(ON, False)]
     assert hand.state(OFF).why == WHY_HOLD
     assert hand.wake_at == hand.now + 100 * MS
     hand.now = hand.wake_at
-    assert hand.settle() == [(OFF, True)]
+    assert hand.decide_all() == [(OFF, True)]
     assert hand.watch() == WATCH_SLOW
     assert hand.state(ON).busy
     # It has had work all the time: offline is off again with the first decision.
@@ -100,15 +100,15 @@ def test_work_is_noticed_while_paused(hand: ByHand) -> None:
     hand.add(ON, ONLINE)
     hand.add(OFF, OFFLINE)
     hand.seen(OFF)
-    hand.settle()
+    hand.decide_all()
     hand.pause(ON)
-    hand.settle()
+    hand.decide_all()
     hand.seen(ON)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
     assert hand.enabled() == {OFF}
     hand.done(ON)
     hand.pause(ON, False)
-    assert hand.settle() == [(ON, True)]
+    assert hand.decide_all() == [(ON, True)]
     assert hand.enabled() == {ON, OFF}
     assert hand.watch() == WATCH_FAST
 
@@ -117,9 +117,9 @@ def test_paused_offline_gives_its_turn_to_the_next(hand: ByHand) -> None:
     hand.add(OFF, OFFLINE)
     hand.add(3, OFFLINE)
     hand.seen(OFF)
-    hand.settle()
+    hand.decide_all()
     hand.seen(3)
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {OFF}
     hand.now += 1 * MS
     hand.pause(OFF)
@@ -137,13 +137,13 @@ def test_pause_overtakes_a_resume_under_way(hand: ByHand) -> None:
     assert hand.decide() == [(ON, False)]
     hand.carried_out(ON, True)
     hand.carried_out(ON, False)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
 
 
 def test_suspend_that_fails_is_tried_again_while_paused(hand: ByHand) -> None:
     hand.add(OFF, OFFLINE)
     hand.seen(OFF)
-    hand.settle()
+    hand.decide_all()
     hand.pause(OFF)
     assert hand.decide() == [(OFF, False)]
     hand.failed(OFF, False)
@@ -159,17 +159,17 @@ def test_paused_container_can_be_changed_and_removed(hand: ByHand, qos: int) -> 
     hand.add(9, OFFLINE)
     hand.seen(1)
     hand.seen(9)
-    hand.settle()
+    hand.decide_all()
     hand.pause(1)
     assert hand.change(1, OFFLINE if qos == ONLINE else ONLINE) == 0
-    hand.settle()
+    hand.decide_all()
     assert hand.change(1, qos) == 0
-    hand.settle()
+    hand.decide_all()
     hand.now += 100 * MS
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {9}
     assert hand.remove(1) == 0
-    assert hand.settle() == []
+    assert hand.decide_all() == []
     assert hand.wake_at == NEVER
 
 
@@ -177,12 +177,12 @@ def test_paused_container_needs_no_timer(hand: ByHand) -> None:
     hand.policy(0, FIXED)
     hand.add(1, ONLINE, quota=30)
     hand.seen(1)
-    hand.settle()
+    hand.decide_all()
     while not hand.state(1).throttled:
         hand.now = hand.wake_at
-        hand.settle()
+        hand.decide_all()
     hand.pause(1)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
     assert hand.wake_at == NEVER
 
 

@@ -156,12 +156,12 @@ def test_online_that_wakes_up_and_has_had_less_runs_at_once(sched: ctypes.CDLL) 
     with ByHand(sched) as hand:
         hand.add(1, ONLINE)
         hand.add(2, ONLINE)
-        hand.settle()
+        hand.decide_all()
         assert hand.enabled() == {1, 2}
         hand.seen(1)
-        hand.settle()
+        hand.decide_all()
         hand.now += 22 * MS
-        hand.settle()
+        hand.decide_all()
         hand.now += 1 * MS
         hand.seen(2)
         assert hand.decide() == [(1, False)]
@@ -174,23 +174,23 @@ def test_online_that_wakes_up_and_has_had_less_runs_at_once(sched: ctypes.CDLL) 
         hand.carried_out(1, True)
         hand.now += 500 * US
         hand.seen(2)
-        assert hand.settle() == [(1, False)]
+        assert hand.decide_all() == [(1, False)]
 
 
 def test_saved_time_is_at_most_one_turn(sched: ctypes.CDLL) -> None:
     with ByHand(sched) as hand:
         hand.add(1, ONLINE)
         hand.add(2, ONLINE)
-        hand.settle()
+        hand.decide_all()
         hand.seen(1)
-        hand.settle()
+        hand.decide_all()
         hand.now += 10 * S
-        hand.settle()
+        hand.decide_all()
         hand.seen(2)
-        hand.settle()
+        hand.decide_all()
         assert hand.enabled() == {2}
         hand.now += 5 * MS
-        hand.settle()
+        hand.decide_all()
         assert hand.enabled() == {1}
 
 
@@ -198,9 +198,9 @@ def test_granularity_protects_a_turn_that_has_just_begun(sched: ctypes.CDLL) -> 
     with ByHand(sched, config(wakeup_granularity_ns=4 * MS)) as hand:
         hand.add(1, ONLINE)
         hand.add(2, ONLINE)
-        hand.settle()
+        hand.decide_all()
         hand.seen(1)
-        assert hand.settle() == []
+        assert hand.decide_all() == []
         hand.now += 2 * MS
         hand.seen(2)
         assert hand.decide() == [(2, False)]
@@ -211,14 +211,14 @@ def test_turn_ends_early_with_the_work(sched: ctypes.CDLL, class_id: int) -> Non
     with ByHand(sched) as hand:
         hand.add(1, class_id)
         hand.add(2, class_id)
-        hand.settle()
+        hand.decide_all()
         hand.seen(1)
         hand.seen(2)
-        hand.settle()
+        hand.decide_all()
         first = 1 if not hand.state(2).enabled else 2
         hand.now += 1 * MS
         hand.done(first)
-        assert (3 - first, True) in hand.settle()
+        assert (3 - first, True) in hand.decide_all()
 
 
 @given(order=st.permutations(range(1, 8)), choices=st.lists(st.integers(0, 5), min_size=14, max_size=14))
@@ -248,7 +248,7 @@ def test_decisions_visit_nothing_of_other_cards(sched: ctypes.CDLL) -> None:
         for id, card in others.items():
             hand.add(id, OFFLINE, cards=1 << card)
             hand.seen(id, card=card)
-        hand.settle()
+        hand.decide_all()
 
         def charged() -> list[int]:
             return [hand.state(id).vruntime_ns for id in others]
@@ -257,10 +257,10 @@ def test_decisions_visit_nothing_of_other_cards(sched: ctypes.CDLL) -> None:
         for _ in range(50):
             hand.now += 1 * US
             hand.done(1)
-            hand.settle()
+            hand.decide_all()
             hand.seen(1)
-            hand.settle()
+            hand.decide_all()
         assert charged() == before
         hand.done(10, card=others[10])
-        hand.settle()
+        hand.decide_all()
         assert charged() > before

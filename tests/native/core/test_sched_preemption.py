@@ -29,7 +29,7 @@ def colocated(hand: ByHand) -> None:
     assert hand.add(ON, ONLINE) == 0
     assert hand.add(OFF, OFFLINE) == 0
     assert hand.seen(OFF) == 0
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {ON, OFF}
     assert hand.watch() == WATCH_FAST
 
@@ -42,7 +42,7 @@ def test_decision_after_online_work_suspends_offline(hand: ByHand) -> None:
     assert hand.decide() == []
     assert hand.state(OFF).why == WHY_PREEMPTED
     hand.carried_out(OFF, False)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
     assert hand.wake_at == NEVER
     assert hand.watch() == WATCH_SLOW
 
@@ -50,7 +50,7 @@ def test_decision_after_online_work_suspends_offline(hand: ByHand) -> None:
 def test_offline_returns_exactly_at_the_end_of_the_hold(hand: ByHand) -> None:
     colocated(hand)
     hand.seen(ON)
-    hand.settle()
+    hand.decide_all()
     hand.now += 30 * MS
     ended = hand.now - 300 * US
     hand.done(ON, since=ended)
@@ -66,7 +66,7 @@ def test_offline_returns_exactly_at_the_end_of_the_hold(hand: ByHand) -> None:
 def test_work_within_the_hold_restarts_the_hold(hand: ByHand) -> None:
     colocated(hand)
     hand.seen(ON)
-    hand.settle()
+    hand.decide_all()
     for _ in range(5):
         hand.done(ON)
         hand.now += 99 * MS
@@ -80,7 +80,7 @@ def test_offline_returns_at_once_without_a_hold(sched: ctypes.CDLL) -> None:
     with ByHand(sched, config(hold_ns=0)) as hand:
         colocated(hand)
         hand.seen(ON)
-        hand.settle()
+        hand.decide_all()
         hand.done(ON)
         assert hand.decide() == [(OFF, True)]
 
@@ -88,9 +88,9 @@ def test_offline_returns_at_once_without_a_hold(sched: ctypes.CDLL) -> None:
 def test_hold_can_be_changed_while_it_lasts(hand: ByHand) -> None:
     colocated(hand)
     hand.seen(ON)
-    hand.settle()
+    hand.decide_all()
     hand.done(ON)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
     hand.now += 10 * MS
     assert hand.configure(config(hold_ns=10 * MS)) == 0
     assert hand.decide() == [(OFF, True)]
@@ -99,7 +99,7 @@ def test_hold_can_be_changed_while_it_lasts(hand: ByHand) -> None:
 def test_suspend_overtakes_a_resume_under_way(hand: ByHand) -> None:
     hand.add(ON, ONLINE)
     hand.add(OFF, OFFLINE)
-    hand.settle()
+    hand.decide_all()
     hand.seen(OFF)
     assert hand.decide() == [(OFF, True)]
     hand.seen(ON)
@@ -107,7 +107,7 @@ def test_suspend_overtakes_a_resume_under_way(hand: ByHand) -> None:
     hand.carried_out(OFF, True)
     assert hand.decide() == []
     hand.carried_out(OFF, False)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
 
 
 def test_throttled_online_keeps_offline_off(hand: ByHand) -> None:
@@ -116,10 +116,10 @@ def test_throttled_online_keeps_offline_off(hand: ByHand) -> None:
     hand.add(OFF, OFFLINE, quota=100)
     hand.seen(OFF)
     hand.seen(ON)
-    hand.settle()
+    hand.decide_all()
     for _ in range(20):
         hand.now = hand.wake_at
-        hand.settle()
+        hand.decide_all()
         assert OFF not in hand.enabled()
     assert hand.state(ON).run_ns < 110 * MS
 
@@ -128,7 +128,7 @@ def test_failed_suspend_is_retried_before_another_runs(hand: ByHand) -> None:
     hand.add(3, OFFLINE)
     hand.add(OFF, OFFLINE)
     hand.seen(OFF)
-    hand.settle()
+    hand.decide_all()
     hand.seen(3)
     hand.now += 1000 * MS
     assert hand.decide() == [(OFF, False)]
@@ -165,23 +165,23 @@ def test_online_becomes_offline_and_back(hand: ByHand, busy: bool) -> None:
     colocated(hand)
     if busy:
         hand.seen(ON)
-        hand.settle()
+        hand.decide_all()
     assert hand.change(ON, OFFLINE) == 0
-    hand.settle()
+    hand.decide_all()
     if busy:
         assert hand.state(OFF).why == WHY_HOLD
         hand.now = hand.wake_at
-        hand.settle()
+        hand.decide_all()
     assert len(hand.enabled()) == 1
     hand.change(ON, ONLINE)
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == ({ON} if busy else {ON, OFF})
 
 
 def test_removed_busy_online_leaves_the_hold_behind(hand: ByHand) -> None:
     colocated(hand)
     hand.seen(ON)
-    hand.settle()
+    hand.decide_all()
     hand.remove(ON)
     assert hand.decide() == []
     assert hand.wake_at == hand.now + 100 * MS
@@ -207,7 +207,7 @@ def test_idle_offline_keeps_a_shared_card_for_a_while(hand: ByHand) -> None:
 def test_idle_offline_yields_to_busy_offline(hand: ByHand) -> None:
     colocated(hand)
     hand.add(3, OFFLINE)
-    hand.settle()
+    hand.decide_all()
     hand.done(OFF)
     hand.seen(3)
     assert hand.decide() == [(OFF, False)]
@@ -221,16 +221,16 @@ def test_gang_is_suspended_as_one_and_frees_its_other_card(hand: ByHand) -> None
     hand.add(gang, OFFLINE, cards=0b11)
     hand.add(single, OFFLINE, cards=0b10)
     hand.seen(gang, card=0)
-    hand.settle()
+    hand.decide_all()
     hand.seen(single, card=1)
-    hand.settle()
+    hand.decide_all()
     assert hand.enabled() == {ON, gang}
     hand.seen(ON)
     assert hand.decide() == [(gang, False)]
     hand.carried_out(gang, False)
     assert hand.decide() == [(single, True)]
     hand.carried_out(single, True)
-    assert hand.settle() == []
+    assert hand.decide_all() == []
 
 
 def test_longer_list_than_there_is_room_for(hand: ByHand) -> None:

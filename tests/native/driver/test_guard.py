@@ -196,10 +196,10 @@ def memory_of(at: Places, of: Process) -> dict[int, bytes]:
         NSPROXY + at.nsproxy_space: struct.pack("<Q", SPACES),
     }
     for number, inode in enumerate(of.spaces):
-        space = SPACES + 0x400 * number
-        above = space + 0x400 if number + 1 < len(of.spaces) else 0
-        held[space + at.ns_number] = struct.pack("<I", inode)
-        held[space + at.ns_parent] = struct.pack("<Q", above)
+        vaspace = SPACES + 0x400 * number
+        above = vaspace + 0x400 if number + 1 < len(of.spaces) else 0
+        held[vaspace + at.ns_number] = struct.pack("<I", inode)
+        held[vaspace + at.ns_parent] = struct.pack("<Q", above)
     return held
 
 

@@ -255,9 +255,9 @@ def test_failed_suspension_is_reported(tenant: Tenant, status: int, expected: in
 
 def test_no_driver_is_an_error(rm: Rm, tmp_path: Path) -> None:
     rm.answer = lambda _nr, _arg: -errno.ENODEV
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError) as raised:
         Driver(tmp_path, rm)
-    assert caught.value.errno == errno.ENODEV
+    assert raised.value.errno == errno.ENODEV
 
 
 def test_userd_is_shared_duplicated_and_mapped_where_the_channel_keeps_it(

@@ -266,26 +266,26 @@ def test_random_opens_and_closes_match_a_model(nvidia: Driver, seed: int) -> Non
         names: dict[int, int] = {}
         serial = 0
         for _ in range(150):
-            worker = chance.choice(workers)
-            own = [fd for process, fd in held if process is worker]
+            chosen = chance.choice(workers)
+            own = [fd for process, fd in held if process is chosen]
             step = chance.choice(["open", "open", "dup", "dup2", "close", "close", "look", "kill"])
             if step == "open":
                 serial += 1
-                held[worker, worker.tell("open", nvidia.nodes[chance.choice((CTL, CARD))])] = serial
+                held[chosen, chosen.tell("open", nvidia.nodes[chance.choice((CTL, CARD))])] = serial
             elif step == "dup" and own:
                 fd = chance.choice(own)
-                held[worker, worker.tell("dup", fd)] = held[worker, fd]
+                held[chosen, chosen.tell("dup", fd)] = held[chosen, fd]
             elif step == "dup2" and own:
                 old, new = chance.choice(own), chance.choice(own)
-                held[worker, worker.tell("dup2", old, new)] = held[worker, old]
+                held[chosen, chosen.tell("dup2", old, new)] = held[chosen, old]
             elif step == "close" and own:
                 fd = chance.choice(own)
-                worker.tell("close", fd)
-                del held[worker, fd]
+                chosen.tell("close", fd)
+                del held[chosen, fd]
             elif step == "kill" and chance.random() < 0.2:
-                worker.kill()
-                workers[workers.index(worker)] = start()
-                held = {at: file for at, file in held.items() if at[0] is not worker}
+                chosen.kill()
+                workers[workers.index(chosen)] = start()
+                held = {at: file for at, file in held.items() if at[0] is not chosen}
             for at, file in chance.sample(sorted(held.items(), key=str), min(3, len(held))):
                 name = nvidia.identify(*at)
                 assert names.setdefault(file, name) == name

@@ -12,7 +12,7 @@ import pytest
 from tests.native.fake_rm import ALLOC, DEVICE, FREE, Call, MigRm, Rm
 from tests.native.nvidia_mediated import World, world
 from tests.native.nvidia_parts import CTL, Driver, driver, processes
-from tests.native.registered_steps import working_group
+from tests.native.retained_steps import working_group
 from tests.native.status_registers import engines, on_instances, write_word
 from tests.support.waiting import until
 

@@ -283,7 +283,7 @@ def test_instance_is_not_kept_from_being_deleted(mig: MigRm, tmp_path: Path) -> 
     """RM deletes none that has a subscriber: there is one while it is asked, and none after."""
     with on_instances(tmp_path, mig) as nvidia:
         assert mig.most == 2
-        assert mig.subscriptions == 0
+        assert mig.mig_subscriptions == 0
         before = len(os.listdir("/proc/self/fd"))
         nvidia.add_card(3, instance=(5, 0))
         assert engines(nvidia, 3)
@@ -303,7 +303,7 @@ def test_instance_status_needs_its_capability(mig: MigRm, tmp_path: Path, gone: 
         minors.write_text(minors.read_text().replace("gpu0/gi5/ci0/access 50", "gpu0/gi5/ci0/access 30"))
     with on_instances(tmp_path, mig) as nvidia:
         assert [len(engines(nvidia, card)) for card in range(3)] == [2, 2, 0]
-        assert mig.subscriptions == 0
+        assert mig.mig_subscriptions == 0
 
 
 def test_card_with_instances_has_no_engines_as_a_whole(mig: MigRm, tmp_path: Path) -> None:
@@ -334,5 +334,5 @@ def test_userd_is_duplicated_by_a_subscriber(mig: MigRm, tmp_path: Path) -> None
         assert struct.unpack_from("I", shared.outer, 8) == struct.unpack_from("I", made.outer), (
             "with it alone"
         )
-        assert mig.subscriptions == 0
+        assert mig.mig_subscriptions == 0
         assert REGISTER_FD in [c.nr for c in mig.calls]

@@ -7,16 +7,16 @@ import pytest
 
 from native_sched.daemon.engine_abi import TenantClass, Unsuspendable, Without
 from tests.native.nvidia_mediated import Tenant, World, world
-from tests.native.registered_steps import CHANNEL as REGISTERED
-from tests.native.registered_steps import (
+from tests.native.retained_steps import CHANNEL as REGISTERED
+from tests.native.retained_steps import (
     GROUP_HANDLE,
     NO_MEMORY,
     SCHEDULE,
     STATUS,
-    initialize_file,
     make_space,
     registers,
     registers_space,
+    uvm_initialize_file,
     working_group,
 )
 from tests.native.rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
@@ -123,7 +123,7 @@ def test_suspended_channel_is_not_scheduled_by_itself(by_runlist: World) -> None
     client = tenant.client()
     working_group(tenant, client)
     make_space(tenant, client)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     assert registers_space(tenant, client) == 0
     registers(tenant, client)
     until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")

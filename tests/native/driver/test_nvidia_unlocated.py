@@ -1,7 +1,7 @@
 """An unlocated control file: the next mgpud finds no process that has it, because it is in a message."""
 
 from tests.native.nvidia_mediated import Tenant, World
-from tests.native.registered_steps import CHANNEL, free, of_one_group
+from tests.native.retained_steps import CHANNEL, free, of_one_group
 from tests.native.rm_params import CONTEXT_MIB, CTL, MEMORY, MIB, memory
 from tests.native.watching import removed
 from tests.support.rm_numbers import NV_ERR_INVALID_CLIENT, NV_ERR_NO_MEMORY, NV_ESC_RM_DUP_OBJECT

@@ -126,11 +126,11 @@ def test_new_one_takes_over_on_request(holder: Holder) -> None:
 
 
 def test_failed_takeover_leaves_mgpud_serving(tmp_path: Path) -> None:
-    spoilt = tmp_path / "spoilt"
-    script = f'[ -e {spoilt} ] && exit 1; exec "$@"'
+    broken = tmp_path / "spoilt"
+    script = f'[ -e {broken} ] && exit 1; exec "$@"'
     with holding(tmp_path, mgpud=["/bin/sh", "-c", script, "sh", *mgpud_argv(tmp_path, "--beat")]) as holder:
         first = serving(holder, 1)
-        spoilt.touch()
+        broken.touch()
         holder.process.send_signal(signal.SIGUSR1)
         until(lambda: "ended with status 1" in holder.log(), "it has ended")
         holder.arrives("a")

@@ -217,10 +217,9 @@ static void by_a_mortal(void)
 /* The file is in a message and nowhere else before the call is made. */
 static void by_a_message(void)
 {
-    char space[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
+    char room[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
     struct iovec iov = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     int pair[2], fd = FD;
 

@@ -18,10 +18,9 @@ static struct sockaddr_un place(const char *path)
 
 static void give(int to, const int *fds)
 {
-    char space[CMSG_SPACE(SENT * sizeof(int))] = {0}, byte = 0;
+    char room[CMSG_SPACE(SENT * sizeof(int))] = {0}, byte = 0;
     struct iovec iov = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 
     h->cmsg_level = SOL_SOCKET;
@@ -33,10 +32,9 @@ static void give(int to, const int *fds)
 
 static void take(int from, int *fds)
 {
-    char space[CMSG_SPACE(SENT * sizeof(int))], byte;
+    char room[CMSG_SPACE(SENT * sizeof(int))], byte;
     struct iovec iov = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
 
     must(recvmsg(from, &m, 0) == 1 && CMSG_FIRSTHDR(&m), "recvmsg");
     memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&m)), SENT * sizeof(int));

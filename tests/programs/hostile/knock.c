@@ -12,7 +12,7 @@ int main(int argc, char **argv)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     struct timeval limit = {.tv_sec = 3};
-    char space[CMSG_SPACE(sizeof(int))] = {0}, answer[4096];
+    char room[CMSG_SPACE(sizeof(int))] = {0}, answer[4096];
     struct msghdr m = {.msg_iovlen = 1};
     struct iovec iov;
     ssize_t n;
@@ -32,8 +32,8 @@ int main(int argc, char **argv)
         struct cmsghdr *h;
         int sent = memfd_create("listener", 0);
 
-        m.msg_control = space;
-        m.msg_controllen = sizeof(space);
+        m.msg_control = room;
+        m.msg_controllen = sizeof(room);
         h = CMSG_FIRSTHDR(&m);
         *h = (struct cmsghdr){
             .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};

@@ -79,12 +79,12 @@ static void race(time_t end)
 
 int main(int argc, char **argv)
 {
-    struct uvm_initialize initialize = {.flags = 0};
+    struct uvm_initialize uvm_initialize = {.flags = 0};
 
     uvm = open_node("/dev/nvidia-uvm");
     ordinary = memfd_create("ordinary", 0);
     must(ordinary >= 0 && !ftruncate(ordinary, 1 << 20), "a file");
-    ioctl(uvm, UVM_INITIALIZE, &initialize);
+    ioctl(uvm, UVM_INITIALIZE, &uvm_initialize);
     if (argc > 2 && !strcmp(argv[1], "swap"))
         race(time(NULL) + atoi(argv[2]));
     else

@@ -133,7 +133,7 @@ static unsigned int of_others(void)
     return good;
 }
 
-static void count_links(unsigned int *shown, unsigned int *hidden)
+static void count_links(unsigned int *shown, unsigned int *masked)
 {
     static uint8_t asked[LINKS_BYTES];
     const struct rm_links *links = (const void *)asked;
@@ -147,7 +147,7 @@ static void count_links(unsigned int *shown, unsigned int *hidden)
         if (link->connected && link->remote.type == RM_LINK_TO_GPU)
             ++*shown;
         else if (links->enabled & 1u << i)
-            ++*hidden;
+            ++*masked;
     }
 }
 
@@ -226,7 +226,7 @@ static int64_t map_of_second(void)
 int main(void)
 {
     uint32_t one, other, stranger = 0;
-    unsigned int shown = 0, hidden = 0, kept = 0;
+    unsigned int shown = 0, masked = 0, kept = 0;
     int64_t made, numbered;
 
     begin();
@@ -239,10 +239,10 @@ int main(void)
          "another");
     say("ready");
     must(told(), "step");
-    count_links(&shown, &hidden);
+    count_links(&shown, &masked);
     say("reach %#x %#x, others %u, links %u hidden %u listed %d",
         own.cards > 1 ? agreed(own.gpu_id[0], own.gpu_id[1]) : 0, agreed(own.gpu_id[0], own.gpu_id[0]),
-        of_others(), shown, hidden, lists_peers());
+        of_others(), shown, masked, lists_peers());
     must(told(), "step");
     made = make_peers(PEERS, own.client, one, other, 0, &kept);
     numbered = make_peers(PEERS + 1, own.client, one, other, 4, &kept);

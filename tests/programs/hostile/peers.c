@@ -35,7 +35,7 @@ static void begin(uint32_t card)
 {
     uint8_t gpu[40] = {0}, none[VASPACE_BYTES] = {0};
     struct rm_device device = {.id = card};
-    struct uvm_register_gpu_vaspace space = {.ctl_fd = -1, .client = own.client, .vaspace = VASPACE + card};
+    struct uvm_register_gpu_vaspace vaspace = {.ctl_fd = -1, .client = own.client, .vaspace = VASPACE + card};
 
     memcpy(gpu, own.uuid[card], 16);
     must(uvm(UVM_REGISTER_GPU, gpu, 36) == NV_OK, "register");
@@ -44,8 +44,8 @@ static void begin(uint32_t card)
     own.device[card] = DEVICE + card;
     must(!rm_alloc(own.ctl, own.client, DEVICE + card, VASPACE + card, FERMI_VASPACE_A, none, sizeof(none)),
          "address space");
-    memcpy(space.gpu, own.uuid[card], 16);
-    must(uvm(UVM_REGISTER_GPU_VASPACE, &space, 28) == NV_OK, "register its address space");
+    memcpy(vaspace.gpu, own.uuid[card], 16);
+    must(uvm(UVM_REGISTER_GPU_VASPACE, &vaspace, 28) == NV_OK, "register its address space");
 }
 
 static int64_t memory(uint32_t handle, uint32_t device)
@@ -70,7 +70,7 @@ static uint32_t map(uint32_t card)
 
 int main(int argc, char **argv)
 {
-    struct uvm_initialize initialize = {.flags = 0};
+    struct uvm_initialize uvm_initialize = {.flags = 0};
     struct uvm_peers peers = {.status = 0};
     struct {
         struct uvm_range range;
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     own.ctl = open_node("/dev/nvidiactl");
     own.uvm = open_node("/dev/nvidia-uvm");
     make_client(own.ctl, &own.client);
-    must(uvm(UVM_INITIALIZE, &initialize, 8) == NV_OK, "initialize");
+    must(uvm(UVM_INITIALIZE, &uvm_initialize, 8) == NV_OK, "initialize");
     for (uint32_t i = 0; i < CARDS; i++) {
         read_uuid(own.uuid[i], argv[1 + i]);
         begin(i);

@@ -16,7 +16,7 @@ static const uint64_t tib = 1ull << 40, gib = 1ull << 30;
 static uint32_t client;
 static int fd;
 
-static int64_t space(uint32_t handle)
+static int64_t vaspace(uint32_t handle)
 {
     uint8_t params[64] = {0};
 
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     uint64_t held;
 
     fd = open_client(&client);
-    must(space(SPACE) == NV_OK, "address space");
+    must(vaspace(SPACE) == NV_OK, "address space");
     if (!strcmp(what, "dma"))
         made = map_a_tebibyte();
     for (int i = 0; i < n; i++) {
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
             made += virtual_memory(handle, 8 * gib, RM_MEMORY_FLAG_SPARSE, 0) == NV_OK;
             virtual_memory(handle + 0x10000, 8 * gib, RM_MEMORY_FLAG_SPARSE, UINT64_MAX - 8 * gib + 1);
         } else if (!strcmp(what, "spaces")) {
-            made += space(handle) == NV_OK;
+            made += vaspace(handle) == NV_OK;
         }
     }
     held = take_all(&status);

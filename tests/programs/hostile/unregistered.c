@@ -25,20 +25,20 @@ static void open_space(void)
 {
     struct rm_gid gid = {.flags = BINARY, .length = sizeof(uuid)};
     uint32_t vaspace[WORDS] = {0, RM_VASPACE_EXTERNALLY_OWNED};
-    uint32_t none[WORDS] = {0}, gpu[WORDS] = {0}, space[WORDS] = {0};
+    uint32_t none[WORDS] = {0}, gpu[WORDS] = {0}, with_uvm[WORDS] = {0};
 
     must(!rm_control(g.ctl, g.client, SUBDEVICE, NV2080_CTRL_CMD_GPU_GET_GID_INFO, &gid, sizeof(gid)),
          "uuid");
     memcpy(uuid, gid.data, sizeof(uuid));
     memcpy(gpu, uuid, sizeof(uuid));
-    memcpy(space, uuid, sizeof(uuid));
-    space[4] = (uint32_t)g.ctl;
-    space[5] = g.client;
-    space[6] = SPACE;
+    memcpy(with_uvm, uuid, sizeof(uuid));
+    with_uvm[4] = (uint32_t)g.ctl;
+    with_uvm[5] = g.client;
+    with_uvm[6] = SPACE;
     must(!rm_alloc(g.ctl, g.client, DEVICE, SPACE, FERMI_VASPACE_A, vaspace, 0), "address space");
     uvm = open_node("/dev/nvidia-uvm");
     must(!uvm_call(UVM_INITIALIZE, none, 2) && !uvm_call(UVM_REGISTER_GPU, gpu, 9) &&
-             !uvm_call(UVM_REGISTER_GPU_VASPACE, space, 7),
+             !uvm_call(UVM_REGISTER_GPU_VASPACE, with_uvm, 7),
          "registered");
 }
 
@@ -55,7 +55,7 @@ static int64_t add_channel(uint32_t handle, uint64_t userd_at)
     return rm_alloc(g.ctl, g.client, GROUP, handle, HOPPER_CHANNEL_GPFIFO_A, &channel, sizeof(channel));
 }
 
-static uint32_t register_channel(uint32_t handle)
+static uint32_t uvm_register_channel(uint32_t handle)
 {
     uint32_t words[WORDS] = {0};
 
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     gpu_open(&g);
     must(!work_make(&g, &w, GROUP), "group");
     open_space();
-    must(!add_channel(CHANNEL, OTHER_USERD_AT) && !register_channel(CHANNEL), "channel");
+    must(!add_channel(CHANNEL, OTHER_USERD_AT) && !uvm_register_channel(CHANNEL), "channel");
     submit(&g, &w, long_ns);
     say("ready");
     must(told(), "first line");

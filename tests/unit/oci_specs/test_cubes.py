@@ -65,12 +65,12 @@ WATCHED = notified.NOTIFY_CUBES + notified.REFUSED_CUBES
 
 
 @pytest.mark.parametrize(
-    ("left_alone", "caught"), [(complement.COMPLEMENT, WATCHED), (broad.LEFT_ALONE, broad.NOTIFIED)]
+    ("left_alone", "taken"), [(complement.COMPLEMENT, WATCHED), (broad.LEFT_ALONE, broad.NOTIFIED)]
 )
-def test_each_command_is_in_one_of_the_lists(left_alone: Cubes, caught: Cubes) -> None:
+def test_each_command_is_in_one_of_the_lists(left_alone: Cubes, taken: Cubes) -> None:
     """A proof over all 2**32 commands, not a sample."""
-    assert not [(a, b) for a in left_alone for b in caught if overlap(a, b)]
-    assert covered((0, 0), left_alone + caught)
+    assert not [(a, b) for a in left_alone for b in taken if overlap(a, b)]
+    assert covered((0, 0), left_alone + taken)
 
 
 def test_whatever_is_watched_is_notified_by_the_broad_list() -> None:

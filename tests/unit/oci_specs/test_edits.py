@@ -259,6 +259,6 @@ def test_unknown_members_are_carried_over(
     ],
 )
 def test_member_of_another_type_is_the_specs_fault(of: dict[str, Any], says: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         apply(of, grant(SOCKET, LISTENER))
-    assert says in caught.value.line()
+    assert says in raised.value.line()

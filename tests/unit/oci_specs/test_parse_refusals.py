@@ -19,9 +19,9 @@ NODE = tuple(
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
 def test_refused_with_this_line(case: RefusalCase) -> None:
     assert vocabulary.names_gpu(case.annotations, case.env), "the create path would not even ask"
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         parse.request(case.annotations, case.env, CONFIG)
-    assert caught.value.line() == case.line
+    assert raised.value.line() == case.line
 
 
 def test_every_amount_is_refused_in_a_line() -> None:
@@ -38,9 +38,9 @@ def test_every_amount_is_refused_in_a_line() -> None:
 def test_refused_on_a_node_of_two_cards_with_this_line(case: RefusalCase) -> None:
     request = parse.request(case.annotations, case.env, CONFIG)
     assert request is not None
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         place(request, NODE, CONFIG)
-    assert caught.value.line() == case.line
+    assert raised.value.line() == case.line
 
 
 def test_ids_are_unique_and_env_cases_have_no_annotations() -> None:
@@ -50,9 +50,9 @@ def test_ids_are_unique_and_env_cases_have_no_annotations() -> None:
 
 
 def test_aliyun_unit_mib_says_so() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         parse.request({"aliyun.com/gpu-mem": "8"}, {}, NodeConfig(aliyun_unit="mib"))
-    assert caught.value.line() == (
+    assert raised.value.line() == (
         'mgpu: aliyun.com/gpu-mem is "8"; allowed: a whole number of MiB, 256 or more'
     )
 

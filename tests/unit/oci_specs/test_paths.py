@@ -31,9 +31,9 @@ def test_interpreter_s_prefix_comes_before_the_environment_s(
 def test_missing_file_is_refused_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.delenv("MGPU_PREFIX", raising=False)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         paths.lib("libmgpu_engine.so")
-    assert caught.value.line() == (
+    assert raised.value.line() == (
         f"mgpu: lib/mgpu/libmgpu_engine.so is not below {tmp_path}; "
         "install mgpu again, or set MGPU_PREFIX to where it is installed"
     )

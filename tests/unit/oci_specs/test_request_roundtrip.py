@@ -73,9 +73,9 @@ BAD: list[Any] = [
 
 @pytest.mark.parametrize("obj", BAD, ids=range(len(BAD)))
 def test_anything_else_is_refused(obj: object) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         Request.from_json(obj)
-    assert caught.value.code == "bad-request"
+    assert raised.value.code == "bad-request"
 
 
 @pytest.mark.parametrize("fields", [{}, {"mib": 4096, "units": 4}])

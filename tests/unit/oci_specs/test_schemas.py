@@ -258,9 +258,9 @@ def test_good_message_is_accepted(name: str, obj: object) -> None:
 
 @pytest.mark.parametrize(("name", "obj", "fault"), BAD)
 def test_bad_message_is_refused_in_one_line(name: str, obj: object, fault: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         schemas.validate(name, obj)
-    line = caught.value.line()
+    line = raised.value.line()
     assert fault in line
     assert line.isprintable()
     assert len(line) < 500

@@ -363,11 +363,11 @@ REFUSED: dict[str, tuple[Profile, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_are_one_plain_line(name: str) -> None:
     of, words = REFUSED[name]
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         rewritten(of)
-    assert caught.value.code == "seccomp-profile"
-    assert words in caught.value.message
-    assert "\n" not in caught.value.line()
+    assert raised.value.code == "seccomp-profile"
+    assert words in raised.value.message
+    assert "\n" not in raised.value.line()
 
 
 @pytest.mark.parametrize(
@@ -384,9 +384,9 @@ def test_refusals_are_one_plain_line(name: str) -> None:
     ],
 )
 def test_wrong_types_in_a_profile_are_refused(member: Profile) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         rewritten({**profile("ALLOW"), **member})
-    assert caught.value.code == "bad-spec"
+    assert raised.value.code == "bad-spec"
 
 
 def test_tsync_goes_and_other_flags_stay() -> None:
@@ -411,6 +411,6 @@ def test_upper_bits_of_the_command_hide_nothing() -> None:
 
 def test_annotation_that_replaces_the_filter_is_refused() -> None:
     check_annotations({"run.oci.keep_original_groups": "1"})
-    with pytest.raises(Refusal, match=r"run\.oci\.seccomp_bpf_data") as caught:
+    with pytest.raises(Refusal, match=r"run\.oci\.seccomp_bpf_data") as raised:
         check_annotations({"run.oci.seccomp_bpf_data": "AAAA"})
-    assert caught.value.code == "seccomp-profile"
+    assert raised.value.code == "seccomp-profile"

@@ -22,7 +22,7 @@ AS_PROMISED: dict[str, list[dict[str, Any]]] = {
             "device_total_bytes": 4309 * MIB,
             "total_bytes": 4309 * MIB,
             "free_bytes": 4109 * MIB,
-            "held_bytes": 4109 * MIB,
+            "taken_bytes": 4109 * MIB,
             "one_byte_more": 2,
         }
         for _ in range(2)
@@ -79,7 +79,7 @@ def test_demo_without_faults_passes() -> None:
         lambda views: views["cuda"][0].update(total_bytes=16160 * MIB),
         lambda views: views["cuda"][0].update(device_total_bytes=4309 * MIB - 1),
         lambda views: views["cuda"][1].update(one_byte_more=0),
-        lambda views: views["cuda"][1].update(held_bytes=4108 * MIB),
+        lambda views: views["cuda"][1].update(taken_bytes=4108 * MIB),
         lambda views: views["cards"][1].update(used_bytes=4309 * MIB + 1),
     ],
 )
@@ -89,15 +89,15 @@ def test_each_promise_can_fail(spoil: Callable[[Views], object]) -> None:
     assert faults(views) >= 1
 
 
-@pytest.mark.parametrize("spoilt", [0, 1])
-def test_end_before_the_end_is_no_broken_promise(capsys: pytest.CaptureFixture[str], spoilt: int) -> None:
+@pytest.mark.parametrize("broken", [0, 1])
+def test_end_before_the_end_is_no_broken_promise(capsys: pytest.CaptureFixture[str], broken: int) -> None:
     report = Report()
-    report.check("cards", 2, 2 - spoilt)
+    report.check("cards", 2, 2 - broken)
     report.stopped("interrupted")
     assert report.conclude(3.2) == 1
     said = capsys.readouterr().out
     assert "Stopped after 3 s: interrupted" in said
-    assert ("broken" in said) == bool(spoilt)
+    assert ("broken" in said) == bool(broken)
     assert "held" not in said
 
 

@@ -2,8 +2,6 @@
 here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct
@@ -137,7 +135,7 @@ class Program:
         self._alone = how.refuse("class", nv.NV50_P2P)
         self.census = Census(seen=Counter({"class 0x503b": 4}))
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> "Program":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -282,8 +280,8 @@ def test_right_size_distinguishes_a_subscription() -> None:
     minors = {"gpu0/gi3/access": 20, "gpu0/gi3/ci0/access": 21, "config": 1, "gpu1/gi1/ci0/access": 30}
     with OwnClient(driver) as own:  # type: ignore[arg-type]
         with pytest.raises(CannotSayError, match="no MIG instance"):
-            own_questions.subscribe(own, {"config": 1})
-        found = own_questions.subscribe(own, minors)
+            own_questions.mig_subscribe(own, {"config": 1})
+        found = own_questions.mig_subscribe(own, minors)
     assert driver.opened == ["nvidiactl", *(f"nvidia-caps/nvidia-cap{n}" for n in (20, 21, 20))]
     assert found == {
         "subscribed": {"gpu0/gi3/access": "0x0", "gpu0/gi3/ci0/access": "0x0"},
@@ -386,8 +384,8 @@ def test_unmap_status_tells_an_initialised_file() -> None:
             raise OSError(1, "EPERM")
         struct.pack_into("<I", params, uvm_files.UNMAP_STATUS_AT, 0x1E)
 
-    said_of_it = uvm_files.unmapped(3, ioctl)
-    assert said_of_it == {
+    answered = uvm_files.unmapped(3, ioctl)
+    assert answered == {
         "before": "EPERM",
         "initialize": "0x0",
         "again": "0x0",
@@ -396,10 +394,8 @@ def test_unmap_status_tells_an_initialised_file() -> None:
     }
     counts = {"open": 2, "dup": 2, "closed one": 2, "closed both": 0}
     nodes = {"nvidiactl": True, "nvidia0": True, "nvidia-uvm": False}
-    assert uvm_files.judged(nodes, counts, said_of_it) == "as assumed"
-    wrong = uvm_files.judged(
-        dict.fromkeys(nodes, True), counts | {"dup": 4}, said_of_it | {"before": "0x1e"}
-    )
+    assert uvm_files.judged(nodes, counts, answered) == "as assumed"
+    wrong = uvm_files.judged(dict.fromkeys(nodes, True), counts | {"dup": 4}, answered | {"before": "0x1e"})
     assert wrong == "not as assumed: polling, counting, initialised"
 
 

@@ -385,11 +385,11 @@ def test_grant_is_released_when_the_spec_cannot_be_rewritten(world: World) -> No
     assert list(world.grants) == []
 
 
-@pytest.mark.parametrize("ending", [True, False])
-def test_refusal_may_not_last_while_a_container_ends(world: World, ending: bool) -> None:
+@pytest.mark.parametrize("exiting", [True, False])
+def test_refusal_may_not_last_while_a_container_ends(world: World, exiting: bool) -> None:
     asking = {"mgpu.dev/gpus": "1000"}
-    [reply] = talk(world, as_text(annotations=asking), ending=ending)
-    assert (reply["action"], reply.get("again", False)) == ("refuse", ending)
+    [reply] = talk(world, as_text(annotations=asking), exiting=exiting)
+    assert (reply["action"], reply.get("again", False)) == ("refuse", exiting)
 
 
 def test_fault_of_ours_is_not_the_containers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("create_path_programs")
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """Of an mgpud that prepares, and where a container has ended."""
     monkeypatch.setattr(Mgpud, "prepares", True)
-    monkeypatch.setattr(Mgpud, "ending", True)
+    monkeypatch.setattr(Mgpud, "exiting", True)
     (tmp_path / "bundle").mkdir()
     spec = {**load("runc-1.1-spec"), "annotations": {"mgpu.dev/gpus": "1"}}
     (tmp_path / "bundle/config.json").write_text(json.dumps(spec))
@@ -40,13 +40,13 @@ def test_start_finds_the_room_that_is_given_back(node: Node) -> None:
     assert (done.stdout, done.returncode, len(mgpud.requests)) == ("runs\n", 0, 3)
 
 
-@pytest.mark.parametrize("ending", [True, False])
-def test_refusal_that_lasts_is_told(node: Node, ending: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Mgpud, "ending", ending)
+@pytest.mark.parametrize("exiting", [True, False])
+def test_refusal_that_lasts_is_told(node: Node, exiting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mgpud, "exiting", exiting)
     with no_room(2 * TRIES, node) as mgpud:
         done = node.run("create", "--bundle", str(node.root / "bundle"), "c1")
     assert (done.returncode, one_line(done.stderr)) == (1, LINE)
-    assert len(mgpud.requests) == (TRIES if ending else 1)
+    assert len(mgpud.requests) == (TRIES if exiting else 1)
 
 
 def test_start_of_an_engine_that_is_gone_ends(node: Node) -> None:

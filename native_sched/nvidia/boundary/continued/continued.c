@@ -73,7 +73,7 @@ static uint32_t begin(struct call *c, struct creation *a)
         return NV_ERR_NO_MEMORY;
     if ((status = may_begin(c, a, &who)))
         return status;
-    if (ops->pin && ops->pin(c->m->driver, &c->file) < 0)
+    if (ops->hold_file && ops->hold_file(c->m->driver, &c->file) < 0)
         return NV_ERR_NO_MEMORY;
     *u = (struct unconfirmed){
         .client = a->root,
@@ -186,8 +186,8 @@ void continued_recover(const struct mediator *m, struct tenant *t)
 
     assert_held(&t->calls);
     atomic_store(&t->audit_due, true);
-    if (m->ops->pin && files_by_id(m->files, t->unconfirmed->file, &file))
-        (void)m->ops->pin(m->driver, &file);
+    if (m->ops->hold_file && files_by_id(m->files, t->unconfirmed->file, &file))
+        (void)m->ops->hold_file(m->driver, &file);
     /* Its caller may have been interrupted meanwhile: nothing would ever end it, and the tenant's other calls
      * would wait for it. */
     if (t->unconfirmed->file && t->unconfirmed->unsent && confirm_look(m, t) != 1)

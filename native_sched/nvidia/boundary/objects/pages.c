@@ -12,7 +12,7 @@ static uint32_t device_of(const struct objects *o, uint32_t root)
 
 int pages_adopt(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle)
 {
-    uint32_t space[] = {handle, 0, 0}; /* hObject, mapFlags, addrSpaceType */
+    uint32_t address_space[] = {handle, 0, 0}; /* hObject, mapFlags, addrSpaceType */
     const struct rm_target of = {.file = *file, .client = client, .rm = &c->m->rm};
     struct objects *o = &c->tenant->objects;
     int64_t slot;
@@ -25,8 +25,9 @@ int pages_adopt(struct call *c, const struct open_file *file, uint32_t client, u
             return 0;
     }
     e = control_of_client(c->m->ops, c->m->driver, &of, client, NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE,
-                          space, sizeof(space));
-    if (e == -ENOENT || e == -ESRCH || rm_refused(e) || (e == 0 && space[2] != RM_ADDRESS_SPACE_SYSTEM))
+                          address_space, sizeof(address_space));
+    if (e == -ENOENT || e == -ESRCH || rm_refused(e) ||
+        (e == 0 && address_space[2] != RM_ADDRESS_SPACE_SYSTEM))
         return rm_refusal(NV_ERR_INVALID_OBJECT_HANDLE);
     if (e < 0)
         return e;

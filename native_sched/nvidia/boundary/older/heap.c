@@ -162,7 +162,7 @@ struct answer mediate_heap(struct call *c)
  * memory of a card by this call: of video memory it makes an empty object (_rmAllocMemoryLocalUser()), and
  * page lists, memory by its place and the console's are for administrators (resource_list.h, 535 to 595). The
  * object is taken into the account when it is to be mapped (objects/pages.h). */
-static struct answer pin_pages(struct call *c)
+static struct answer host_pages(struct call *c)
 {
     const struct rm_alloc_memory *o = (const void *)c->outer;
 
@@ -219,7 +219,7 @@ struct answer mediate_alloc_memory(struct call *c)
     struct answer made;
 
     if (is_for_caller(c, o))
-        return pin_pages(c);
+        return host_pages(c);
     if (rm_kind_of(o->class_id) != RM_KIND_VIDEO_MEMORY && o->class_id != NV01_MEMORY_LOCAL_PRIVILEGED &&
         !(host && (uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT))
         return answered(NV_ERR_NOT_SUPPORTED);

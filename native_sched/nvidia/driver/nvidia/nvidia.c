@@ -251,7 +251,7 @@ static int nvidia_identify(struct driver *d, struct caller *c, struct tenant *t,
     return nvidia_identify_fetched(d, t, ours, at, out);
 }
 
-static int nvidia_pin(struct driver *d, const struct open_file *file)
+static int nvidia_hold_file(struct driver *d, const struct open_file *file)
 {
     return nvidia_files_pin(&d->files, file->id);
 }
@@ -320,9 +320,9 @@ static int nvidia_pids(struct driver *d, uint32_t minor, struct rm_pids *out)
                 : -ENXIO;
 }
 
-static int nvidia_guard(struct driver *d, const uint32_t *space, uint32_t tenants)
+static int nvidia_guard(struct driver *d, const uint32_t *pid_ns, uint32_t tenants)
 {
-    return guard_keep(&d->guard, d->host, space, tenants);
+    return guard_keep(&d->guard, d->host, pid_ns, tenants);
 }
 
 const struct driver_ops driver_nvidia = {
@@ -331,7 +331,7 @@ const struct driver_ops driver_nvidia = {
     .close = nvidia_close,
     .identify = nvidia_identify,
     .adopt = nvidia_adopt,
-    .pin = nvidia_pin,
+    .hold_file = nvidia_hold_file,
     .unpin = nvidia_unpin,
     .execute = nvidia_execute,
     .must_continue = nvidia_must_continue,

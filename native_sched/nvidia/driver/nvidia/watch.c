@@ -2,6 +2,7 @@
  * reference is checked in turn, some at each tick. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "native_sched/nvidia/driver/nvidia/files/unpollable.h"
 #include "native_sched/nvidia/driver/nvidia/host/unshared.h"
 #include "native_sched/nvidia/rm/rm_abi.h"
@@ -73,19 +74,17 @@ static bool watch_begins(struct driver *d)
 {
     bool may;
 
-    pthread_mutex_lock(&d->watch_lock);
+    LOCKED(&d->watch_lock);
     may = !atomic_load(&d->stopping);
     d->watched = may;
-    pthread_mutex_unlock(&d->watch_lock);
     return may;
 }
 
 static int64_t watch_ends(struct driver *d)
 {
-    pthread_mutex_lock(&d->watch_lock);
+    LOCKED(&d->watch_lock);
     d->watched = false;
     pthread_cond_signal(&d->watch_left);
-    pthread_mutex_unlock(&d->watch_lock);
     return -ECANCELED;
 }
 

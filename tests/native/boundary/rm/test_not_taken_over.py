@@ -11,7 +11,7 @@ import pytest
 
 from tests.native.books import RmObject
 from tests.native.nvidia_mediated import World
-from tests.native.registered_steps import ATTACHED, GROUP_HANDLE, make, working_group
+from tests.native.retained_steps import ATTACHED, GROUP_HANDLE, make, working_group
 from tests.native.rm_params import CONTEXT_MIB, GROUP, MEMORY, MIB, memory
 from tests.native.watching import removed
 from tests.support.waiting import until

@@ -3,7 +3,7 @@
 import errno
 
 from tests.native.nvidia_mediated import Tenant, World
-from tests.native.registered_steps import (
+from tests.native.retained_steps import (
     ATTACHED,
     CHANNEL,
     GROUP_HANDLE,

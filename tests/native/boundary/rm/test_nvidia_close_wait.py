@@ -144,7 +144,7 @@ def test_page_tables_have_room_too(here: World) -> None:
 def test_exited_process_leaves_its_managed_memory_to_the_next(here: World) -> None:
     first, second, _client = two(here)
     uvm = second.open_uvm()
-    assert second.initialize(uvm).through
+    assert second.uvm_initialize(uvm).through
     assert second.uvm_call(nv.UVM_REGISTER_GPU, bytes(64), fd=uvm).through
     assert second.map(uvm, 1 << 40, SIZE) == -errno.ENOMEM
     first.kill()

@@ -17,17 +17,17 @@ import pytest
 from sim import cards
 from tests.native.dying import WAIT_S, mortal, tear
 from tests.native.nvidia_mediated import Answer, Tenant, World
-from tests.native.registered_steps import (
+from tests.native.retained_steps import (
     CHANNEL,
     GROUP_HANDLE,
     REGISTER_STATUS,
     SPACE,
     SPACE_STATUS,
     calls,
-    initialize_file,
     make_channel,
     make_group,
     make_space,
+    uvm_initialize_file,
 )
 from tests.native.rm_params import (
     ALLOC_OS_EVENT,
@@ -48,9 +48,9 @@ from tests.native.uvm_asked import beside
 from tests.native.uvm_params import (
     free_range,
     map_external,
-    register_channel,
     register_space,
     unmap_external,
+    uvm_register_channel,
 )
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
@@ -138,8 +138,8 @@ class Program:
     def register_space(self) -> tuple[int, int]:
         return self.uvm(UVM_REGISTER_GPU_VASPACE, register_space(self.client, SPACE), SPACE_STATUS)
 
-    def register_channel(self) -> tuple[int, int]:
-        return self.uvm(UVM_REGISTER_CHANNEL, register_channel(self.client, CHANNEL), REGISTER_STATUS)
+    def uvm_register_channel(self) -> tuple[int, int]:
+        return self.uvm(UVM_REGISTER_CHANNEL, uvm_register_channel(self.client, CHANNEL), REGISTER_STATUS)
 
     def books(self) -> tuple[float, int, bool, int]:
         state = self.here.engine.state(self.tenant.id)
@@ -158,7 +158,7 @@ CALLS: dict[str, tuple[Call, tuple[Call, ...]]] = {
     "alloc": (lambda p: p.alloc(THIRD, MEMORY, memory(SIZE)), ()),
     "group": (lambda p: p.alloc(THIRD, nv.KEPLER_CHANNEL_GROUP_A, group()), ()),
     "free": (lambda p: p.free(FIRST), ()),
-    "free of a registered group": (lambda p: p.free(GROUP_HANDLE), (Program.register_channel,)),
+    "free of a registered group": (lambda p: p.free(GROUP_HANDLE), (Program.uvm_register_channel,)),
     "dup": (Program.dup, ()),
     "share": (Program.share, ()),
     "export": (Program.export, ()),
@@ -180,7 +180,7 @@ CALLS: dict[str, tuple[Call, tuple[Call, ...]]] = {
     "unmapping": (Program.unmap, (Program.map,)),
     "end of a range": (Program.free_range, (Program.map,)),
     "registered space": (Program.register_space, ()),
-    "registered channel": (Program.register_channel, ()),
+    "registered channel": (Program.uvm_register_channel, ()),
 }
 DEATHS = [(nth, answered) for nth in range(1, CALLS_MAX) for answered in (False, True)]
 
@@ -195,7 +195,7 @@ def program(here: World, before: tuple[Call, ...]) -> Program:
     make_group(tenant, client)
     make_channel(tenant, client)
     make_space(tenant, client)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     for call in before:
         assert call(made) == (0, 0)
     return made

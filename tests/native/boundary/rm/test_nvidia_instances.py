@@ -61,7 +61,7 @@ def instance(number: int, descriptor: int | None = None) -> bytes:
     return struct.pack("QII", 100 + number if descriptor is None else descriptor, number, 0)
 
 
-def subscribe(
+def mig_subscribe(
     tenant: Tenant,
     client: int,
     number: int,
@@ -78,7 +78,7 @@ def subscribed(tenant: Tenant, gpu: int, compute: int) -> int:
     """A client with both of its subscriptions."""
     client = tenant.client()
     for class_id, number, handle in ((GPU_INSTANCE, gpu, GI), (COMPUTE_INSTANCE, compute, CI)):
-        answer = subscribe(tenant, client, number, handle, class_id=class_id)
+        answer = mig_subscribe(tenant, client, number, handle, class_id=class_id)
         assert (answer.result, answer.u32(STATUS), answer.through) == (0, OK, True), hex(class_id)
     return client
 
@@ -114,18 +114,18 @@ def test_tenant_subscribes_to_its_instance_and_works_there(here: World) -> None:
 def test_other_gpu_instance_is_refused(here: World, number: int) -> None:
     tenant = here.tenant(card=1)
     client = tenant.client()
-    assert refused(subscribe(tenant, client, number)) == INSUFFICIENT
-    assert subscribe(tenant, client, 5).through
+    assert refused(mig_subscribe(tenant, client, number)) == INSUFFICIENT
+    assert mig_subscribe(tenant, client, 5).through
 
 
 def test_other_compute_instance_is_refused(here: World) -> None:
     tenant = here.tenant(card=1)
     client = tenant.client()
-    assert subscribe(tenant, client, 5).through
+    assert mig_subscribe(tenant, client, 5).through
     for number in (0, 2, 5):
-        answer = subscribe(tenant, client, number, CI, class_id=COMPUTE_INSTANCE)
+        answer = mig_subscribe(tenant, client, number, CI, class_id=COMPUTE_INSTANCE)
         assert refused(answer) == INSUFFICIENT
-    assert subscribe(tenant, client, 1, CI, class_id=COMPUTE_INSTANCE).through
+    assert mig_subscribe(tenant, client, 1, CI, class_id=COMPUTE_INSTANCE).through
 
 
 def test_subscription_is_below_its_subdevice(here: World) -> None:
@@ -136,7 +136,7 @@ def test_subscription_is_below_its_subdevice(here: World) -> None:
     assert refused(tenant.alloc(client, 0xD1, CI, COMPUTE_INSTANCE, instance(1))) == INVALID_PARENT
     assert refused(other.alloc(client, 0xD1, GI, GPU_INSTANCE, instance(5))) == INVALID_CLIENT
     assert refused(tenant.alloc(client, 0xD1, GI, GPU_INSTANCE)) == INVALID_ARGUMENT
-    assert refused(subscribe(tenant, client, 5, 0xD0)) == DUPLICATE
+    assert refused(mig_subscribe(tenant, client, 5, 0xD0)) == DUPLICATE
     assert alive(tenant, client) == alive(other, its) == 0
 
 
@@ -144,8 +144,8 @@ def test_whole_gpu_takes_no_subscription(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         tenant = here.tenant()
         client = tenant.client()
-        assert refused(subscribe(tenant, client, 0)) == NOT_SUPPORTED
-        assert refused(subscribe(tenant, client, 0xFFFFFFFF)) == NOT_SUPPORTED
+        assert refused(mig_subscribe(tenant, client, 0)) == NOT_SUPPORTED
+        assert refused(mig_subscribe(tenant, client, 0xFFFFFFFF)) == NOT_SUPPORTED
 
 
 @pytest.mark.parametrize("class_id", [MIG_CONFIG, MIG_MONITOR])
@@ -162,7 +162,7 @@ def test_arbiter_has_the_session_that_its_audits_need(here: World) -> None:
 def test_handle_that_the_driver_is_to_choose_is_known(here: World) -> None:
     tenant = here.tenant(card=1)
     client = tenant.client()
-    answer = subscribe(tenant, client, 5, 0)
+    answer = mig_subscribe(tenant, client, 5, 0)
     assert (answer.through, answer.u32(STATUS)) == (True, OK)
     handle = answer.u32(8)
     assert handle
@@ -222,7 +222,7 @@ def test_subscriptions_that_turn_out_to_be_such_are_not_held_against_a_tenant(he
     tenant = here.tenant(card=1)
     client = tenant.client()
     for _ in range(12):
-        assert subscribe(tenant, client, 5).u32(STATUS) == OK
+        assert mig_subscribe(tenant, client, 5).u32(STATUS) == OK
         assert tenant.free(client, GI).u32(0xC) == OK
 
 
@@ -230,7 +230,7 @@ def test_unconfirmed_subscription_ends_with_its_file(here: World) -> None:
     tenant = here.tenant(card=1)
     client = tenant.client()
     for number in range(4):
-        assert subscribe(tenant, client, 5, GI + number).through
+        assert mig_subscribe(tenant, client, 5, GI + number).through
     tenant.kill()
     until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
     assert here.engine.state(tenant.id).objects == 0
@@ -374,23 +374,23 @@ def test_instance_that_is_not_seen_has_online_idle_by_fetch_alone(here: World) -
     assert list(here.engine.without(0)) == [Without.ENGINE_STATUS, Without.UTILIZATION]
 
 
-def subscriptions(here: World) -> int:
+def mig_subscriptions(here: World) -> int:
     """How many the arbiter has to instances."""
     return int(here.lib.on_card_subscriptions())
 
 
 def test_instance_has_a_subscriber_while_its_channels_are_seen(seen: World) -> None:
-    assert subscriptions(seen) == 0
+    assert mig_subscriptions(seen) == 0
     tenant, beside = seen.tenant(card=1), seen.tenant(card=1)
     working(tenant, subscribed(tenant, 5, 1))
     working(beside, subscribed(beside, 5, 1))
-    assert subscriptions(seen) == 2, "to the GPU instance and the compute instance, by one client"
+    assert mig_subscriptions(seen) == 2, "to the GPU instance and the compute instance, by one client"
     tenant.kill()
     until(lambda: seen.engine.state(tenant.id).objects == 0, "its channel is gone")
-    assert subscriptions(seen) == 2
+    assert mig_subscriptions(seen) == 2
     beside.kill()
     until(lambda: seen.engine.state(beside.id).objects == 0, "so is the last")
-    until(lambda: subscriptions(seen) == 0, "the instance may be deleted")
+    until(lambda: mig_subscriptions(seen) == 0, "the instance may be deleted")
 
 
 def test_lists_of_instances_have_the_tenants_own(here: World) -> None:

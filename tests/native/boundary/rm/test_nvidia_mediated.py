@@ -8,7 +8,7 @@ import struct
 
 from native_sched.daemon.engine_abi import Unsuspendable
 from tests.native.nvidia_mediated import Tenant, World
-from tests.native.registered_steps import CHANNEL, GROUP_HANDLE, STATUS, USERD, make, working_group
+from tests.native.retained_steps import CHANNEL, GROUP_HANDLE, STATUS, USERD, make, working_group
 from tests.native.rm_params import (
     ALLOC_OS_EVENT,
     CARD,
@@ -150,7 +150,7 @@ def test_work_is_seen_in_userd_and_the_offline_group_is_taken_off(here: World) -
     until(lambda: enabled() == {offline.pid: False, online.pid: True}, "so it is on the card")
 
 
-def hidden(here: World) -> tuple[Tenant, Tenant]:
+def unlocated(here: World) -> tuple[Tenant, Tenant]:
     """Offline work whose control file is in a message when online work begins."""
     offline, online = here.tenant(offline=True), here.tenant()
     off_client, on_client = offline.client(), online.client()
@@ -163,7 +163,7 @@ def hidden(here: World) -> tuple[Tenant, Tenant]:
 
 def test_tenant_with_an_unlocated_file_is_reported_unsuspendable(here: World) -> None:
     here.patience(0)
-    offline, online = hidden(here)
+    offline, online = unlocated(here)
     until(
         lambda: here.engine.state(offline.id).unsuspendable == Unsuspendable.HIDDEN, "it cannot be suspended"
     )
@@ -172,7 +172,7 @@ def test_tenant_with_an_unlocated_file_is_reported_unsuspendable(here: World) ->
 
 def test_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
     here.patience(1 << 62)
-    offline, _online = hidden(here)
+    offline, _online = unlocated(here)
     until(lambda: here.engine.stats().suspend_failures > 0, "it could not be suspended at once")
     offline.ctl = int(offline.tell("receive"))
 
@@ -184,7 +184,7 @@ def test_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
     assert here.engine.state(offline.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
-def registered_card(tenant: Tenant) -> int:
+def card_file(tenant: Tenant) -> int:
     """A card's file of its own for an event, as libcuda opens one for each."""
     node = tenant.open(CARD)
     assert tenant.ioctl(node, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
@@ -209,7 +209,7 @@ def test_events_are_made_on_a_cards_file_as_libcuda_does(here: World) -> None:
     it."""
     tenant = here.tenant()
     client = tenant.client()
-    node = registered_card(tenant)
+    node = card_file(tenant)
     assert os_event(tenant, node, client) == 0
     assert event(tenant, client, 0x200, client, on=node, fd=node) == 0
     # RM takes it on the control file too, and another event of the same descriptor.
@@ -224,7 +224,7 @@ def test_events_are_made_on_a_cards_file_as_libcuda_does(here: World) -> None:
 def test_events_are_made_on_another_control_file_as_compute_sanitizer_does(here: World) -> None:
     tenant, other = here.tenant(), here.tenant()
     client = tenant.client()
-    node, control = registered_card(tenant), tenant.open(CTL)
+    node, control = card_file(tenant), tenant.open(CTL)
     assert os_event(tenant, node, client) == 0
     assert event(tenant, client, 0x200, client, on=control, fd=node) == 0
     assert tenant.free(client, 0x200).u32(0xC) == 0
@@ -234,7 +234,7 @@ def test_events_are_made_on_another_control_file_as_compute_sanitizer_does(here:
 def test_card_file_refuses_classes_other_than_events(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
-    node = registered_card(tenant)
+    node = card_file(tenant)
     assert tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB), fd=node).u32(STATUS) == INVALID_CLIENT
     stray = tenant.open(CARD)
     assert os_event(tenant, stray, client) == 0
@@ -244,7 +244,7 @@ def test_card_file_refuses_classes_other_than_events(here: World) -> None:
 def test_os_event_of_another_tenant_is_refused(here: World) -> None:
     tenant, other = here.tenant(), here.tenant()
     client, its = tenant.client(), other.client()
-    node = registered_card(tenant)
+    node = card_file(tenant)
     assert os_event(other, other.card, client) == INVALID_CLIENT
     assert os_event(other, other.card, client, FREE_OS_EVENT) == INVALID_CLIENT
     assert os_event(tenant, node, client) == 0
@@ -256,7 +256,7 @@ def test_os_event_of_another_tenant_is_refused(here: World) -> None:
 def test_events_file_is_told_once_whichever_engine_did(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
-    node = registered_card(tenant)
+    node = card_file(tenant)
     assert os_event(tenant, node, client) == 0
     here.restart()
     assert event(tenant, client, 0x200, client, on=node, fd=node) == 0

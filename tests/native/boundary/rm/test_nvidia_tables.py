@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from native_sched.daemon.engine_abi import Refused
 from tests.native.nvidia_mediated import Tenant, World
-from tests.native.registered_steps import CHANNEL, of_one_group
+from tests.native.retained_steps import CHANNEL, of_one_group
 from tests.native.rm_params import (
     ADDRESS_SPACE,
     CARD_CONTEXT_MIB,
@@ -77,12 +77,12 @@ def test_reserved_tables_are_charged_for_every_format(
 
 
 def virtual(
-    size: int, flags: int = 0, space: int = SPACE, *, attributes: int = 0, huge_attributes: int = 0
+    size: int, flags: int = 0, vaspace: int = SPACE, *, attributes: int = 0, huge_attributes: int = 0
 ) -> bytes:
     params = bytearray(memory(size))
     struct.pack_into("I", params, 8, VIRTUAL_FLAG | flags)
     struct.pack_into("II", params, 0x18, attributes, huge_attributes)
-    struct.pack_into("I", params, 0x6C, space)
+    struct.pack_into("I", params, 0x6C, vaspace)
     return bytes(params)
 
 
@@ -93,7 +93,7 @@ def make(tenant: Tenant, client: int, handle: int, class_id: int, params: bytes,
     return answer.u32(0x28)
 
 
-def space(tenant: Tenant, client: int, handle: int = SPACE) -> int:
+def vaspace(tenant: Tenant, client: int, handle: int = SPACE) -> int:
     return make(tenant, client, handle, ADDRESS_SPACE, bytes(56))
 
 
@@ -101,7 +101,7 @@ def ready(here: World, cap_mib: int = 64) -> tuple[Tenant, int]:
     """A tenant with an address space, and its client."""
     tenant = here.tenant(cap_mib=cap_mib)
     client = tenant.client()
-    assert space(tenant, client) == OK
+    assert vaspace(tenant, client) == OK
     assert here.used_mib(tenant) == SPACE_MIB
     return tenant, client
 
@@ -173,7 +173,7 @@ def test_sparse_memory_that_would_leave_much_in_the_pool_is_refused(
 
 def test_devices_own_address_space_is_charged_on_first_use(here: World) -> None:
     tenant, client = ready(here)
-    assert make(tenant, client, 0x100, VIRTUAL, virtual(TIB, space=0)) == OK
+    assert make(tenant, client, 0x100, VIRTUAL, virtual(TIB, vaspace=0)) == OK
     assert here.used_mib(tenant) == 2 * SPACE_MIB
     assert tenant.free(client, 0x100).u32(0xC) == OK
     assert here.used_mib(tenant) == SPACE_MIB
@@ -183,11 +183,11 @@ def test_address_spaces_end_at_the_cap(here: World) -> None:
     tenant = here.tenant(cap_mib=4)
     client = tenant.client()
     for number in range(64):
-        assert space(tenant, client, SPACE + number) == OK
-    assert space(tenant, client, SPACE + 64) == NO_MEMORY
+        assert vaspace(tenant, client, SPACE + number) == OK
+    assert vaspace(tenant, client, SPACE + 64) == NO_MEMORY
     assert here.used_mib(tenant) == 4
     assert tenant.free(client, SPACE).u32(0xC) == OK
-    assert space(tenant, client, SPACE + 64) == OK
+    assert vaspace(tenant, client, SPACE + 64) == OK
     assert tenant.free(client, 0xD0).u32(0xC) == OK
     assert here.used_mib(tenant) == 0
 
@@ -222,7 +222,7 @@ def test_audit_finds_memory_beside_the_drivers_own(here: World, restarts: bool) 
     """It counts that to no process: so much memory without a charge is still too much."""
     tenant, client = ready(here)
     for number in range(1, 17):
-        assert space(tenant, client, SPACE + number) == OK
+        assert vaspace(tenant, client, SPACE + number) == OK
     assert tenant.free(client, SPACE + 16).u32(0xC) == OK
     if restarts:
         here.restart()
@@ -266,7 +266,7 @@ def test_page_of_what_a_channel_computes_with_is_mapped(
     for class_id, params in ((nv.HOPPER_COMPUTE_A, bytes(16)), (nv.HOPPER_DMA_COPY_A, bytes(8))):
         made = COMPUTE if class_id == nv.HOPPER_COMPUTE_A else COPIES
         assert make(tenant, client, made, class_id, params, CHANNEL) == OK
-    assert space(tenant, client) == OK
+    assert vaspace(tenant, client) == OK
     assert make(tenant, client, 0x100, VIRTUAL, virtual(MIB)) == OK
     before = here.used_mib(tenant)
     outer = struct.pack("<4I2Q4IQII", client, 0xD0, 0x100, handle, 0, length, 0, 0, 0, 0, 0, 0, 0)

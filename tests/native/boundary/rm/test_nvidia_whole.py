@@ -13,7 +13,7 @@ import pytest
 from native_sched.daemon.engine_abi import NodeKind, Refused
 from tests.native.export_steps import FOR_ALL, OTHER, duplicate, share
 from tests.native.nvidia_mediated import Tenant, World, world
-from tests.native.registered_steps import (
+from tests.native.retained_steps import (
     CHANNEL,
     GROUP_HANDLE,
     SPACE,
@@ -157,7 +157,7 @@ def test_memory_of_malloc_is_for_whole_cards(here: World) -> None:
     """HMM: no flag is set against it, and what a program asks for itself is kept."""
     share, client = of_one_group(here)
     make_space(share, client)
-    made = share.initialize()
+    made = share.uvm_initialize()
     assert (made.through, struct.unpack_from("Q", made.outer)) == (True, (DISABLE_HMM,))
     assert share.uvm_call(nv.UVM_POPULATE_PAGEABLE, bytes(24)).result == -errno.EPERM
     assert here.engine.refused(share.id)[Refused.PERMISSION] == 1
@@ -168,7 +168,7 @@ def test_whole_cards_have_the_memory_of_malloc(here: World, flags: int) -> None:
     whole, client = of_one_group(here)
     here.engine.whole(whole.id)
     make_space(whole, client)
-    made = whole.initialize(flags=flags)
+    made = whole.uvm_initialize(flags=flags)
     assert (made.through, struct.unpack_from("Q", made.outer)) == (True, (flags,))
     assert registers_space(whole, client) == 0
     assert whole.uvm_call(nv.UVM_POPULATE_PAGEABLE, bytes(24)).through
@@ -185,9 +185,9 @@ def test_pages_of_processes_that_ended_are_kept_on_whole_cards_alone(
     if whole:
         here.engine.whole(one.id)
     make_space(one, client)
-    assert one.initialize(lands=flags).through
-    space = one.uvm_call(nv.UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE))
-    refused = space.result == -errno.EPERM, here.engine.state(one.id).unaccounted_bytes > 0
+    assert one.uvm_initialize(lands=flags).through
+    vaspace = one.uvm_call(nv.UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE))
+    refused = vaspace.result == -errno.EPERM, here.engine.state(one.id).unaccounted_bytes > 0
     assert refused == (not whole, not whole)
 
 

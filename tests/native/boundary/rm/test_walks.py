@@ -19,7 +19,7 @@ from tests.cluster import api_server
 from tests.cluster.extender_support import NODES, PODS, extender, node, pod
 from tests.native import engine_parts, nvidia_mediated
 from tests.native.nvidia_mediated import World, world
-from tests.native.registered_steps import working_group
+from tests.native.retained_steps import working_group
 from tests.native.rm_params import MEMORY, MIB, memory
 from tests.support.places import REPOSITORY
 from tests.support.waiting import until

@@ -8,7 +8,7 @@ import errno
 import pytest
 
 from tests.native.nvidia_mediated import Tenant, World
-from tests.native.registered_steps import SPACE, SPACE_STATUS, make_space, of_one_group, registers_space
+from tests.native.retained_steps import SPACE, SPACE_STATUS, make_space, of_one_group, registers_space
 from tests.native.rm_params import FREE, UVM, UVM_REGISTER_GPU_VASPACE
 from tests.native.uvm_params import register_space
 from tests.support.rm_numbers import NV_ERR_ILLEGAL_ACTION
@@ -21,7 +21,7 @@ OK, ILLEGAL_ACTION = 0, NV_ERR_ILLEGAL_ACTION
 @pytest.fixture
 def here(here: World) -> World:
     """Nobody looks of himself."""
-    here.managed_looks(3600)
+    here.managed_poller(3600)
     return here
 
 
@@ -45,7 +45,7 @@ def answers(here: World, error: int) -> None:
 @pytest.mark.parametrize("flags", [0, MULTI_PROCESS, MULTI_PROCESS | DISABLE_HMM])
 def test_flags_that_another_thread_changes_are_found(here: World, flags: int) -> None:
     tenant, client = started(here)
-    assert tenant.initialize(lands=flags).through
+    assert tenant.uvm_initialize(lands=flags).through
     assert settles(tenant) == 0, "nothing of it can be on a card yet"
     assert tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE)).result == -errno.EPERM
     assert here.engine.state(tenant.id).unaccounted_bytes > 0
@@ -55,7 +55,7 @@ def test_flags_that_another_thread_changes_are_found(here: World, flags: int) ->
 def test_address_space_waits_for_the_flags(here: World) -> None:
     tenant, client = started(here)
     assert registers_space(tenant, client) == ILLEGAL_ACTION
-    assert tenant.initialize().through
+    assert tenant.uvm_initialize().through
     answers(here, -errno.EAGAIN)
     params = register_space(client, SPACE)
     assert tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, params).result == -errno.EAGAIN
@@ -74,7 +74,7 @@ def test_flags_set_by_a_call_on_another_file_are_found(here: World) -> None:
 
 def test_next_engine_reads_flags(here: World) -> None:
     tenant, client = started(here)
-    assert tenant.initialize(lands=0).through
+    assert tenant.uvm_initialize(lands=0).through
     here.restart()
     assert tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE)).result == -errno.EPERM
 
@@ -83,14 +83,14 @@ def test_second_initialize_changes_nothing(here: World) -> None:
     """The driver compares the flags, and does nothing else."""
     tenant, client = started(here)
     for flags in (0, DISABLE_HMM, 0):
-        assert tenant.initialize(flags=flags).through
+        assert tenant.uvm_initialize(flags=flags).through
     assert registers_space(tenant, client) == OK
 
 
 def test_process_killed_in_its_call_delays_no_other(here: World) -> None:
     tenant, _client = started(here)
     mate = here.mate(tenant)
-    assert mate.initialize().through
+    assert mate.uvm_initialize().through
     here.looks(0)
     mate.kill()
     assert settles(tenant) == 0

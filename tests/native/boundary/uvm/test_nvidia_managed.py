@@ -33,7 +33,7 @@ QUERIES = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11)
 @pytest.fixture
 def quiet(here: World) -> World:
     """Nobody looks of himself."""
-    here.managed_looks(3600)
+    here.managed_poller(3600)
     return here
 
 
@@ -41,7 +41,7 @@ def started(here: World, cap_mib: int = 64) -> tuple[Tenant, int]:
     """A process that has initialised a file of nvidia-uvm."""
     tenant = here.tenant(cap_mib=cap_mib)
     uvm = tenant.open_uvm()
-    assert tenant.initialize(uvm).through
+    assert tenant.uvm_initialize(uvm).through
     assert tenant.uvm_call(UVM_REGISTER_GPU, bytes(64), fd=uvm).through
     return tenant, uvm
 
@@ -78,7 +78,7 @@ def test_unmapped_range_is_released_when_memory_is_needed(quiet: World) -> None:
 
 
 def test_unmapped_memory_is_released_without_a_call(here: World) -> None:
-    here.managed_looks(0)
+    here.managed_poller(0)
     tenant, uvm = started(here)
     assert tenant.map(uvm, AT, 32 * MIB) == 0
     tenant.unmap(AT, 32 * MIB)
@@ -90,12 +90,12 @@ def test_unmapped_memory_is_released_without_a_call(here: World) -> None:
 def held_look(here: World) -> Iterator[None]:
     """One look at managed memory has begun, and ends with the scope."""
     here.lib.on_card_hold_look(here.engine._handle)
-    here.managed_looks(0)
+    here.managed_poller(0)
     try:
         until(lambda: bool(here.lib.on_card_look_is_held()), "somebody looks")
         yield
     finally:
-        here.managed_looks(3600)
+        here.managed_poller(3600)
         here.lib.on_card_let_go_look()
 
 
@@ -159,7 +159,7 @@ def test_tenant_is_not_removed_while_it_is_reconciled(quiet: World) -> None:
 
 @pytest.mark.parametrize("end", ["exec", "kill"])
 def test_end_of_a_memory_ends_its_charge(here: World, end: str) -> None:
-    here.managed_looks(0)
+    here.managed_poller(0)
     tenant, uvm = started(here)
     assert tenant.map(uvm, AT, 32 * MIB) == 0
     assert here.used_mib(tenant) == 32
@@ -223,7 +223,7 @@ def test_ordinary_files_are_mapped_as_ever(here: World, tmp_path: Path) -> None:
     for i in range(200):
         assert tenant.map(fd, AT + i * MIB, MIB) == 0
     uvm = tenant.open_uvm()
-    assert tenant.initialize(uvm).through
+    assert tenant.uvm_initialize(uvm).through
     for i in range(200):
         assert tenant.map(fd, AT + i * MIB, MIB) == 0
     assert here.used_mib(tenant) == 0
@@ -279,7 +279,7 @@ def test_managed_memory_after_exec_is_charged_anew(quiet: World) -> None:
     tenant.tell("shares")
     tenant.tell("exec")
     again = tenant.open_uvm()
-    assert tenant.initialize(again).through
+    assert tenant.uvm_initialize(again).through
     assert tenant.map(again, AT, 33 * MIB) == -errno.ENOMEM
     assert tenant.map(again, AT, 32 * MIB) == 0
     assert quiet.used_mib(tenant) == 64
@@ -292,7 +292,7 @@ def test_mapping_that_waits_for_the_file_to_be_initialised_is_found(quiet: World
     tenant = quiet.tenant(cap_mib=1)
     uvm = tenant.open_uvm()
     assert tenant.map(uvm, AT, 2 * MIB, how="spun") == 0
-    assert tenant.initialize(uvm).through
+    assert tenant.uvm_initialize(uvm).through
     assert settles(tenant) == -errno.EPERM
     assert quiet.engine.state(tenant.id).unaccounted_bytes == 2 * MIB
 
@@ -304,7 +304,7 @@ def test_every_waiting_mapping_is_found(quiet: World) -> None:
         assert tenant.map(uvm, AT + i * PAGE, PAGE, how="spun") == 0
     assert tenant.map(uvm, AT + (1 << 32), 2 * MIB, how="spun") == 0
     tenant.unmap(AT, 99 * PAGE)
-    assert tenant.initialize(uvm).through
+    assert tenant.uvm_initialize(uvm).through
     assert settles(tenant) == -errno.EPERM
     assert quiet.engine.state(tenant.id).unaccounted_bytes == 2 * MIB
 
@@ -330,12 +330,12 @@ def test_finished_calls_are_not_reconciled(quiet: World) -> None:
         assert ended.map(ended.open_uvm(), AT + i * PAGE, PAGE, how="spun") == 0
     assert lives.map(lives.open_uvm(), AT, PAGE, how="spun") == 0
     ended.kill()
-    assert tenant.initialize(tenant.open_uvm()).through
+    assert tenant.uvm_initialize(tenant.open_uvm()).through
     assert settles(tenant) == 0
     looked(quiet)
     assert [settles(tenant) for _ in range(2)] == [0, 0]
     assert looked(quiet) == 0
-    assert lives.initialize(lives.uvm).through
+    assert lives.uvm_initialize(lives.uvm).through
     assert settles(tenant) == 0
     assert looked(quiet) > 0, "now it may map what is initialised"
 
@@ -372,7 +372,7 @@ def test_swapped_file_is_found_before_the_next_mapping(quiet: World, tmp_path: P
 
 
 def test_swapped_file_is_found_without_a_call(here: World, tmp_path: Path) -> None:
-    here.managed_looks(0)
+    here.managed_poller(0)
     tenant, _ = cheat(here, tmp_path)
     until(lambda: here.engine.state(tenant.id).unaccounted_bytes == 2 * MIB, "it is caught")
 
@@ -380,7 +380,7 @@ def test_swapped_file_is_found_without_a_call(here: World, tmp_path: Path) -> No
 def test_continued_mmap_is_found_after_a_restart(quiet: World, tmp_path: Path) -> None:
     tenant, _ = cheat(quiet, tmp_path)
     quiet.restart()
-    quiet.managed_looks(3600)
+    quiet.managed_poller(3600)
     assert settles(tenant) == -errno.EPERM
 
 
@@ -415,14 +415,14 @@ def test_managed_memory_hides_no_memory_of_another_kind(quiet: World) -> None:
 def test_pageable_memory_stays_where_it_is(quiet: World) -> None:
     tenant = quiet.tenant()
     uvm = tenant.open_uvm()
-    first = tenant.initialize(uvm)
+    first = tenant.uvm_initialize(uvm)
     assert (first.through, struct.unpack_from("Q", first.outer)) == (True, (DISABLE_HMM,))
     assert settles(tenant) == 0
 
 
 def test_sharing_between_processes_is_refused(quiet: World) -> None:
     tenant = quiet.tenant()
-    answer = tenant.initialize(tenant.open_uvm(), MULTI_PROCESS)
+    answer = tenant.uvm_initialize(tenant.open_uvm(), MULTI_PROCESS)
     assert (answer.result, answer.through, answer.u32(8)) == (0, False, NOT_SUPPORTED)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.nvidia_mediated import Answer, Tenant, World
-from tests.native.registered_steps import (
+from tests.native.retained_steps import (
     CHANNEL,
     GROUP_HANDLE,
     NO_MEMORY,
@@ -20,12 +20,12 @@ from tests.native.registered_steps import (
     STATUS,
     calls,
     free,
-    initialize_file,
     make_channel,
     make_group,
     of_one_group,
     register,
     registers,
+    uvm_initialize_file,
 )
 from tests.native.rm_params import (
     CARD_CONTEXT_MIB,
@@ -47,7 +47,7 @@ from tests.native.rm_params import (
     memory,
 )
 from tests.native.uvm_asked import asked, beside, has_handled
-from tests.native.uvm_params import register_channel, unregister_channel
+from tests.native.uvm_params import unregister_channel, uvm_register_channel
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
@@ -58,21 +58,21 @@ INVALID_CHANNEL = nv.NV_ERR_INVALID_CHANNEL
 INVALID_CLIENT = nv.NV_ERR_INVALID_CLIENT
 INVALID_OBJECT_HANDLE = nv.NV_ERR_INVALID_OBJECT_HANDLE
 NOT_SUPPORTED = nv.NV_ERR_NOT_SUPPORTED
-INTENT_FREE, INTENT_UVM, CAUGHT_INTENDED, HEAD_BYTES = 1, 3, 2, 4096
+INTENT_FREE, INTENT_UVM, INFLIGHT_INTENDED, HEAD_BYTES = 1, 3, 2, 4096
 WAIT_S = 60
 
 
-def registered(here: World) -> tuple[Tenant, int]:
+def prepared(here: World) -> tuple[Tenant, int]:
     """A tenant with a group whose channel nvidia-uvm retains, and its client."""
     tenant, client = of_one_group(here)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     registers(tenant, client)
     assert here.retained == 1
     return tenant, client
 
 
 def test_unregistered_channel_ends_with_its_group(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     assert tenant.uvm_call(UVM_UNREGISTER_CHANNEL, unregister_channel(client, CHANNEL)).through
     here.lets_go(tenant, tenant.uvm)
     free(tenant, client, CHANNEL)
@@ -83,7 +83,7 @@ def test_unregistered_channel_ends_with_its_group(here: World) -> None:
 
 @pytest.mark.parametrize("above", [CHANNEL, GROUP_HANDLE, 0xD0, 0])
 def test_free_unregisters_the_channels(here: World, above: int) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     free(tenant, client, above or client)
     assert (here.retained, here.used_mib(tenant)) == (0, CONTEXT_MIB if above == CHANNEL else 0)
     if above == CHANNEL:
@@ -92,7 +92,7 @@ def test_free_unregisters_the_channels(here: World, above: int) -> None:
 
 
 def test_free_leaves_other_channels_registered(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     make_group(tenant, client, 0x910)
     for handle in (0x911, 0x912):
         make_channel(tenant, client, handle, 0x910)
@@ -104,7 +104,7 @@ def test_free_leaves_other_channels_registered(here: World) -> None:
 
 def test_thousand_contexts_are_charged_as_the_first(here: World) -> None:
     """Whether the program unregisters its channels first or leaves that to the driver."""
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     free(tenant, client, GROUP_HANDLE)
     first = (here.used_mib(tenant), here.engine.state(tenant.id).objects)
     for one in range(1000):
@@ -122,8 +122,8 @@ def test_thousand_contexts_are_charged_as_the_first(here: World) -> None:
 def test_register_channel_gives_the_drivers_answer(here: World) -> None:
     tenant, client = of_one_group(here)
     assert register(tenant, client).u32(REGISTER_STATUS) == ILLEGAL_ACTION
-    initialize_file(tenant, tenant.uvm)
-    said = register_channel(client, CHANNEL)
+    uvm_initialize_file(tenant, tenant.uvm)
+    said = uvm_register_channel(client, CHANNEL)
     answer = tenant.uvm_call(UVM_REGISTER_CHANNEL, said)
     assert (answer.result, answer.through, here.shared) == (0, False, 0)
     assert answer.outer == said[:REGISTER_STATUS] + bytes(8)
@@ -134,7 +134,7 @@ def test_register_channel_gives_the_drivers_answer(here: World) -> None:
 
 def test_refused_registration_holds_no_charge(here: World) -> None:
     tenant, client = of_one_group(here)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     here.refuses(escape=SHARE)
     assert register(tenant, client).u32(REGISTER_STATUS) == NOT_SUPPORTED
     here.refuses()
@@ -144,43 +144,43 @@ def test_refused_registration_holds_no_charge(here: World) -> None:
 
 def test_register_channel_takes_channels_of_its_own_process(here: World) -> None:
     tenant, client = of_one_group(here)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     for handle in (GROUP_HANDLE, client, 0xD0, 0x7777, 0):
         assert register(tenant, client, handle).u32(REGISTER_STATUS) == INVALID_OBJECT_HANDLE
     mate = here.mate(tenant)
-    initialize_file(mate, mate.uvm)
+    uvm_initialize_file(mate, mate.uvm)
     assert register(mate, client).u32(REGISTER_STATUS) == INSUFFICIENT_PERMISSIONS
     other, _ = of_one_group(here)
-    initialize_file(other, other.uvm)
+    uvm_initialize_file(other, other.uvm)
     assert register(other, client).u32(REGISTER_STATUS) == INVALID_CLIENT
     assert here.retained == 0
 
 
 def test_unbooked_channel_is_not_registered(here: World) -> None:
     """One that a flipped root client has added to a group."""
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     params, name = channel(0), 0x777
     flipped = alloc_struct(client, GROUP_HANDLE, name, HOPPER, len(params))
     made = tenant.alloc(0, 0, 0, ROOT, params, flip=flipped)
     assert (made.through, made.u32(STATUS)) == (True, 0)
-    assert tenant.uvm_call(UVM_REGISTER_CHANNEL, register_channel(client, name)).result == -errno.EPERM
+    assert tenant.uvm_call(UVM_REGISTER_CHANNEL, uvm_register_channel(client, name)).result == -errno.EPERM
 
 
 def test_raced_registration_is_one_registration(here: World) -> None:
     tenant, client = of_one_group(here)
     make_channel(tenant, client, 0x911)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     at = struct.calcsize("16siI")  # the channel's handle
-    tenant.raced(UVM_REGISTER_CHANNEL, register_channel(client, CHANNEL), at, 0x911)
+    tenant.raced(UVM_REGISTER_CHANNEL, uvm_register_channel(client, CHANNEL), at, 0x911)
     assert here.retained == 1
     free(tenant, client, GROUP_HANDLE)
     assert (here.retained, here.used_mib(tenant)) == (0, 0)
 
 
 def test_unregister_leaves_other_tenants_files_alone(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     other, theirs = of_one_group(here)
-    initialize_file(other, other.uvm)
+    uvm_initialize_file(other, other.uvm)
     registers(other, theirs)
     free(tenant, client, GROUP_HANDLE)
     assert here.retained == 1
@@ -188,7 +188,7 @@ def test_unregister_leaves_other_tenants_files_alone(here: World) -> None:
 
 
 def test_two_channels_of_a_group_are_one_charge(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     make_channel(tenant, client, 0x911)
     registers(tenant, client, 0x911)
     assert here.used_mib(tenant) == CONTEXT_MIB
@@ -205,7 +205,7 @@ def still_retained(here: World, tenant: Tenant, client: int) -> None:
 
 
 def test_failed_unregistration_is_charged_until_the_file_is_closed(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     still_retained(here, tenant, client)
     calls(tenant, client)
     assert here.used_mib(tenant) == CONTEXT_MIB
@@ -214,7 +214,7 @@ def test_failed_unregistration_is_charged_until_the_file_is_closed(here: World) 
 
 
 def test_next_channel_of_a_name_ends_both_registrations(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     still_retained(here, tenant, client)
     make_group(tenant, client)
     make_channel(tenant, client)
@@ -224,7 +224,7 @@ def test_next_channel_of_a_name_ends_both_registrations(here: World) -> None:
 
 def test_hold_counts_against_the_cap(here: World) -> None:
     tenant = here.tenant(cap_mib=CARD_CONTEXT_MIB + 17)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     tenant, client = of_one_group(here, tenant)
     registers(tenant, client)
     still_retained(here, tenant, client)
@@ -233,7 +233,7 @@ def test_hold_counts_against_the_cap(here: World) -> None:
 
 
 def test_audit_finds_memory_beside_holds(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     still_retained(here, tenant, client)
     flipped = struct.pack("IIIIQQIIII", client, 0xD0, 0x100, MEMORY, 0, 0, 128, 0, 0, 0)
     assert tenant.alloc(0, 0, 0, ROOT, memory(MIB), flip=flipped).through
@@ -242,7 +242,7 @@ def test_audit_finds_memory_beside_holds(here: World) -> None:
 
 
 def test_hold_outlives_the_file_of_its_client(here: World) -> None:
-    tenant, _client = registered(here)
+    tenant, _client = prepared(here)
     tenant.tell("close", tenant.ctl)
     # Its root and the registration are left.
     until(lambda: here.engine.state(tenant.id).objects == 2, "its client is gone")
@@ -254,26 +254,26 @@ def test_hold_outlives_the_file_of_its_client(here: World) -> None:
 
 
 def test_hold_ends_with_its_process(here: World) -> None:
-    tenant, _client = registered(here)
+    tenant, _client = prepared(here)
     tenant.kill()
     until(lambda: here.used_mib(tenant) == 0, "its charges have ended")
     until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
 
 
 def test_exited_children_leave_no_charge_to_their_parent(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     for _ in range(3):
-        worker = here.mate(tenant)
-        initialize_file(worker, worker.uvm)
-        _, theirs = of_one_group(here, worker)
-        registers(worker, theirs)
-        worker.kill()
+        program = here.mate(tenant)
+        uvm_initialize_file(program, program.uvm)
+        _, theirs = of_one_group(here, program)
+        registers(program, theirs)
+        program.kill()
         until(lambda: here.used_mib(tenant) == CONTEXT_MIB, "what it had has ended")
     calls(tenant, client)
 
 
 def test_unlocated_file_keeps_the_charge(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     here.looks(0)
     tenant.tell("send", tenant.uvm)
     until(lambda: here.lost() == (0, 1), "it has been let go, and is not closed")
@@ -286,13 +286,13 @@ def test_unlocated_file_keeps_the_charge(here: World) -> None:
 def test_unregister_when_group_charge_is_zero(here: World) -> None:
     """Its memory is not known, and its numbers are few."""
     here.context(0)
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     free(tenant, client, GROUP_HANDLE)
     assert (here.retained, here.used_mib(tenant)) == (0, 0)
 
 
 def test_registrations_survive_a_restart(here: World) -> None:
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     here.restart()
     assert here.used_mib(tenant) == CONTEXT_MIB
     free(tenant, client, GROUP_HANDLE)
@@ -300,7 +300,7 @@ def test_registrations_survive_a_restart(here: World) -> None:
 
 
 def test_charge_is_held_for_a_file_closed_during_restart(here: World) -> None:
-    tenant, _client = registered(here)
+    tenant, _client = prepared(here)
     here.restart(lambda: tenant.tell("close", tenant.ctl))
     assert (here.retained, here.used_mib(tenant)) == (1, CONTEXT_MIB)
     here.closes_uvm(tenant)
@@ -319,7 +319,7 @@ def client_file(here: World, tenant: Tenant, client: int) -> int:
 
 def test_free_that_was_intended_is_made_with_all_that_follows(here: World) -> None:
     """As if the engine had ended in the call: what it wrote down before it asked the driver."""
-    tenant, client = registered(here)
+    tenant, client = prepared(here)
     file = client_file(here, tenant, client)
 
     def intended() -> None:
@@ -329,7 +329,7 @@ def test_free_that_was_intended_is_made_with_all_that_follows(here: World) -> No
         req = struct.pack("QIIiIQ6Q", 1, tenant.pid, 0, 16, 0xC000003E, 0, 0, cmd(FREE, 16), 0, 0, 0, 0)
         with page_of(here, tenant).open("r+b") as journal:
             journal.seek(HEAD_BYTES + 16)
-            journal.write(req + struct.pack("II", CAUGHT_INTENDED, check) + was)
+            journal.write(req + struct.pack("II", INFLIGHT_INTENDED, check) + was)
 
     here.restart(intended)
     calls(tenant, client)
@@ -340,11 +340,11 @@ def test_free_that_was_intended_is_made_with_all_that_follows(here: World) -> No
 def test_unanswered_registration_is_answered_after_restart(here: World, landed: bool) -> None:
     """Whether the driver had it by then or not."""
     tenant, client = of_one_group(here)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     if landed:
         registers(tenant, client)
     calls(tenant, client)
-    said = register_channel(client, CHANNEL)
+    said = uvm_register_channel(client, CHANNEL)
     find = here.lib.on_card_uvm_file
     find.restype = ctypes.c_uint64
     uvm = int(find(here.engine._handle, ctypes.c_uint64(tenant.id)))
@@ -369,7 +369,7 @@ def test_unanswered_registration_is_answered_after_restart(here: World, landed: 
 
 def test_interrupted_registration_happens_once(here: World) -> None:
     tenant, client = of_one_group(here)
-    initialize_file(tenant, tenant.uvm)
+    uvm_initialize_file(tenant, tenant.uvm)
     calls(tenant, client)
     with asked(here) as (wait, answer), beside(tenant) as other:
         call = other.submit(register, tenant, client)
@@ -389,8 +389,8 @@ class Card:
         self.tenant = here.tenant(cap_mib=1 << 16)
         self.client = self.tenant.client()
         self.files = [
-            initialize_file(self.tenant, self.tenant.uvm),
-            initialize_file(self.tenant, self.tenant.open(UVM)),
+            uvm_initialize_file(self.tenant, self.tenant.uvm),
+            uvm_initialize_file(self.tenant, self.tenant.open(UVM)),
         ]
         self.group_of: dict[int, int] = {}  # channel → group, of all there ever were
         self.groups: set[int] = set()

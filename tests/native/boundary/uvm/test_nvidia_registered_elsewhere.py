@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 from tests.native.nvidia_mediated import Answer, Tenant, World
-from tests.native.registered_steps import (
+from tests.native.retained_steps import (
     CHANNEL,
     GROUP_HANDLE,
     SPACE,
@@ -33,7 +33,7 @@ from tests.native.rm_params import (
     memory,
 )
 from tests.native.uvm_asked import asked, beside, has_handled
-from tests.native.uvm_params import register_channel, register_space, unregister_channel
+from tests.native.uvm_params import register_space, unregister_channel, uvm_register_channel
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
@@ -49,7 +49,7 @@ WAIT_S = 60
 def started(here: World, tenant: Tenant | None = None) -> tuple[Tenant, int]:
     """With an initialised file, an address space, and a group that has a channel."""
     tenant = tenant or here.tenant()
-    assert tenant.initialize().through
+    assert tenant.uvm_initialize().through
     tenant, client = of_one_group(here, tenant)
     make_space(tenant, client)
     return tenant, client
@@ -57,7 +57,7 @@ def started(here: World, tenant: Tenant | None = None) -> tuple[Tenant, int]:
 
 def known(other: Tenant, tenant: Tenant) -> int:
     """A descriptor of the other's file, which it has called on."""
-    assert other.initialize().through
+    assert other.uvm_initialize().through
     assert other.uvm_call(UVM_UNREGISTER_CHANNEL, unregister_channel(1, 2)).through
     return int(tenant.tell("take", other.pid, other.uvm))
 
@@ -67,12 +67,12 @@ def test_file_first_seen_initialised_gets_no_address_space(here: World, whose: s
     """INITIALIZE was called on one and made on another, by a thread that put it in its place."""
     tenant, client = started(here)
     maker = tenant if whose == "own" else here.tenant()
-    unseen = maker.open(UVM)
-    maker.goes_astray(unseen, fd=maker.open(UVM))
-    fd = unseen if whose == "own" else int(tenant.tell("take", maker.pid, unseen))
+    unlocated = maker.open(UVM)
+    maker.goes_astray(unlocated, fd=maker.open(UVM))
+    fd = unlocated if whose == "own" else int(tenant.tell("take", maker.pid, unlocated))
     for number, params in (
         (UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE)),
-        (UVM_REGISTER_CHANNEL, register_channel(client, CHANNEL)),
+        (UVM_REGISTER_CHANNEL, uvm_register_channel(client, CHANNEL)),
     ):
         answer = tenant.uvm_call(number, params, fd=fd)
         assert (answer.result, answer.through) == (-errno.EPERM, False)
@@ -98,7 +98,7 @@ def test_drivers_answer_is_the_callers(here: World) -> None:
     make_space(tenant, client, 0x910)
     assert registers_space(tenant, client, 0x910) == INVALID_DEVICE
     again = tenant.open(UVM)
-    assert tenant.initialize(again).through
+    assert tenant.uvm_initialize(again).through
     assert registers_space(tenant, client, fd=again) == NOT_SUPPORTED
     assert here.shared == 0
 
@@ -109,7 +109,7 @@ def test_call_that_failed_is_made_again(here: World) -> None:
     fd = tenant.open(UVM)
     failed = tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE), fd=fd)
     assert failed.u32(SPACE_STATUS) == ILLEGAL_ACTION
-    assert tenant.initialize(fd, who="aside").through
+    assert tenant.uvm_initialize(fd, who="aside").through
     assert tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, failed.outer, fd=fd).u32(SPACE_STATUS) == OK
 
 
@@ -124,7 +124,7 @@ def test_address_space_that_cannot_be_shared_is_not_registered(here: World) -> N
 def test_space_registration_is_refused_to_other_processes(here: World) -> None:
     tenant, client = started(here)
     mate = here.mate(tenant)
-    assert mate.initialize().through
+    assert mate.uvm_initialize().through
     assert registers_space(mate, client) == INSUFFICIENT_PERMISSIONS
     other, _theirs = started(here)
     assert registers_space(other, client) == INVALID_CLIENT
@@ -151,13 +151,13 @@ def test_interrupted_space_registration_happens_once(here: World) -> None:
     registers(tenant, client)
 
 
-@pytest.mark.parametrize("registered", [False, True])
-def test_unanswered_space_registration_is_answered_after_restart(here: World, registered: bool) -> None:
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_unanswered_space_registration_is_answered_after_restart(here: World, is_registered: bool) -> None:
     """Whether the driver had it by then or not."""
     tenant, client = started(here)
     calls(tenant, client)
     said = register_space(client, SPACE)
-    if registered:
+    if is_registered:
         assert registers_space(tenant, client) == OK
     files = []
     for name, of in (("on_card_uvm_file", ()), ("on_card_client_file", (ctypes.c_uint32(client),))):

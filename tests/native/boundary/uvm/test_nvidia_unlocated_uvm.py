@@ -43,7 +43,7 @@ def held(here: World) -> tuple[Tenant, int]:
     """A tenant that may have 64 MiB and has mapped 48 and freed them, and its client."""
     tenant = here.tenant(cap_mib=64)
     client = tenant.client()
-    assert tenant.initialize().through
+    assert tenant.uvm_initialize().through
     assert allocate(tenant, client) == OK
     made = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE))
     assert (made.result, made.u32(MAP_STATUS)) == (0, 0)
@@ -162,7 +162,7 @@ def test_file_closed_during_restart_stays_charged_until_its_tenant_exits(here: W
 def test_charge_ends_when_the_kernels_count_shows_the_close(here: World) -> None:
     tenant, _client = held(here)
     other = here.tenant()
-    assert other.initialize().through
+    assert other.uvm_initialize().through
     here.open_files(2)
     here.restart(tenant.kill)
     assert here.memory_mib(tenant) == 48
@@ -193,7 +193,7 @@ def test_new_file_is_not_taken_for_an_unlocated_one(here: World) -> None:
     tenant, _client = held(here)
     here.restart(lambda: tenant.tell("send", tenant.uvm))
     tenant.uvm = tenant.open(UVM)
-    assert tenant.initialize().through
+    assert tenant.uvm_initialize().through
     watched(here, tenant)
     assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
     here.open_files(1)

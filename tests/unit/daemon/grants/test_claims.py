@@ -74,11 +74,11 @@ def admit(
 
 def refused(world: World, *claims: Claim, **options: Any) -> Refusal:
     tenants = dict(world.engine.tenants)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         admit(world, *claims, **options)
-    assert "\n" not in caught.value.line()
+    assert "\n" not in raised.value.line()
     assert world.engine.tenants == tenants
-    return caught.value
+    return raised.value
 
 
 def given(grant: Grant) -> list[tuple[int, int, int | None]]:

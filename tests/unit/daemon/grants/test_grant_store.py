@@ -97,15 +97,15 @@ def test_damaged_document_is_set_aside_and_others_are_read(
     store.save(grant(1))
     store.save(grant(2))
     whole = document(store).read_bytes()
-    spoilt = {
+    broken = {
         "nothing": b"",
         "half": whole[: len(whole) // 2],
         "all but the last byte": whole[:-2],
         "another text": whole.replace(b'"memory_mib":1024', b'"memory_mib":4096'),
         "another format": whole.replace(b'"format":1', b'"format":2'),
     }[keep]
-    assert spoilt != whole
-    document(store).write_bytes(spoilt)
+    assert broken != whole
+    document(store).write_bytes(broken)
     found = store.load()
     assert [each.tenant for each in found.grants] == [2]
     assert found.unreadable == {f"{1:032x}"}
@@ -114,7 +114,7 @@ def test_damaged_document_is_set_aside_and_others_are_read(
     assert store.load().unreadable == {f"{1:032x}"}
     store.forget_unreadable(f"{1:032x}")
     assert store.load().unreadable == frozenset()
-    assert (Path(store.folder, "unreadable") / f"{1:032x}.json.gone").read_bytes() == spoilt
+    assert (Path(store.folder, "unreadable") / f"{1:032x}.json.gone").read_bytes() == broken
 
 
 def test_unreadable_documents_do_not_pile_up(store: GrantStore) -> None:

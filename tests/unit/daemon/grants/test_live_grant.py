@@ -91,7 +91,7 @@ def test_video_is_for_those_whose_driver_capabilities_have_it(world: World) -> N
 @pytest.mark.parametrize("intent", [{"memory_mib": 512, "core_percent": 40}, {"memory_mib": 512}])
 def test_memory_below_what_is_held(world: World, intent: dict[str, int]) -> None:
     grant = world.granted("job", MGPU_MEMORY_MIB="1024")
-    world.engine.held_bytes[grant.tenant, 0] = 512 * MIB + 1
+    world.engine.bytes_on_card[grant.tenant, 0] = 512 * MIB + 1
     assert line(world, "job", **intent) == (
         "mgpu: 512 MiB asked, but container job holds 513 MiB on GPU 0; "
         "give it 513 MiB or more, or have it free memory first"
@@ -105,7 +105,7 @@ def test_memory_that_is_taken_while_the_cap_shrinks(world: World) -> None:
 
     def meanwhile(tenant: int, card: int) -> None:
         if card == 1:
-            world.engine.held_bytes[tenant, 1] = 1900 * MIB
+            world.engine.bytes_on_card[tenant, 1] = 1900 * MIB
 
     world.engine.after_grant = meanwhile
     with pytest.raises(Refusal, match="holds 1900 MiB on GPU 1; give it 1900 MiB a GPU or more"):

@@ -71,9 +71,9 @@ def lending(online_mib: int, *tenants: Tenant) -> CardState:
     ],
 )
 def test_refused_with_this_line(annotations: Mapping[str, str], said: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         parse.request(annotations, {}, CONFIG)
-    assert caught.value.line() == said
+    assert raised.value.line() == said
 
 
 def test_is_lent_what_online_was_granted_and_does_not_use() -> None:
@@ -160,15 +160,15 @@ def test_without_overcommit_the_memory_is_the_containers_own() -> None:
 
 def test_older_driver_and_mig_are_refused_in_a_line() -> None:
     share = CardShare(index=0, minor=0, uuid="GPU-0", name="A100", memory_mib=512, core_percent=None)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         refusals.refuse_unevictable("550.163.01", [share], CARDS)
-    assert caught.value.line() == (
+    assert raised.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but driver 550.163.01 does not move processes off a GPU; "
         "install driver 570 or newer, or do without"
     )
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         refusals.refuse_unevictable("570.1", [share], [replace(CARDS[0], instance=(1, 0))])
-    assert caught.value.line() == (
+    assert raised.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but GPU 0 is a MIG instance, which no process is moved off; "
         "name a GPU without MIG, or do without"
     )

@@ -56,10 +56,10 @@ def admitted(world: World, had: list[Gpu], driver: str = "580.95.05", **env: str
 
 
 def refusal(world: World, had: list[Gpu], driver: str = "580.95.05") -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         admitted(world, had, driver)
     assert len(world.grants) == 0
-    return caught.value.line()
+    return raised.value.line()
 
 
 def test_restored_container_counts_as_evicted_from_its_admission_on(world: World) -> None:

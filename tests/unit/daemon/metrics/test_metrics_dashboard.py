@@ -51,9 +51,9 @@ def test_panels_lie_on_the_grid_side_by_side(board: dict[str, Any]) -> None:
         assert place["h"] > 0
         assert 0 <= place["x"] <= GRID_COLUMNS - place["w"]
     for one, other in combinations(places, 2):
-        apart_x = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-        apart_y = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        assert apart_x or apart_y, (one, other)
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or above, (one, other)
 
 
 def test_every_variable_that_is_used_is_defined_and_the_other_way_round(board: dict[str, Any]) -> None:

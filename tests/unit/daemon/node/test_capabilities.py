@@ -100,8 +100,8 @@ def test_spec_with_a_foreign_instance_node_is_refused(tmp_path: Path, foreign: i
 
 
 def test_nor_by_another_name_nor_for_a_card_as_a_whole(tmp_path: Path) -> None:
-    hidden = node("/dev/nvidia-caps/nvidia-cap13", 22)
-    write(tmp_path, device("MIG-a", 0, 12, 13), common=(hidden,))
+    elsewhere = node("/dev/nvidia-caps/nvidia-cap13", 22)
+    write(tmp_path, device("MIG-a", 0, 12, 13), common=(elsewhere,))
     with pytest.raises(Refusal, match="nvidia-cap22"):
         paths(tmp_path, CARDS[0])
     write(tmp_path, device("GPU-d", 2), common=(node("/dev/nvidia-caps/nvidia-cap2", 2),))

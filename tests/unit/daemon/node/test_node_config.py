@@ -107,10 +107,10 @@ BAD = [
 @pytest.mark.parametrize(("text", "fault"), BAD, ids=[text[:30] for text, _ in BAD])
 def test_bad_file_is_refused_in_this_line(tmp_path: Path, text: str, fault: str) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal) as raised:
         node_config.load(path)
-    assert caught.value.code == "bad-node-config"
-    assert caught.value.line() == f"mgpu: {path}: {fault}"
+    assert raised.value.code == "bad-node-config"
+    assert raised.value.line() == f"mgpu: {path}: {fault}"
 
 
 def test_file_that_is_not_utf8_or_a_directory_is_refused(tmp_path: Path) -> None:

@@ -38,7 +38,17 @@ def test_container_and_one_nested_in_it_are_inside_and_others_are_not(private_ho
         assert not process_id.is_inside(init, nested)
         assert not process_id.is_inside(other, init)
         assert not process_id.is_inside(os.getpid(), init)
-        assert len({process_id.space(init), process_id.space(nested), process_id.space(other), 0}) == 4
+        assert (
+            len(
+                {
+                    process_id.pid_namespace(init),
+                    process_id.pid_namespace(nested),
+                    process_id.pid_namespace(other),
+                    0,
+                }
+            )
+            == 4
+        )
     until(lambda: not process_id.is_inside(init, os.getpid()), "it is gone")
     assert not process_id.is_inside(os.getpid(), 0)
-    assert process_id.space(os.getpid()) == process_id.space(init) == 0
+    assert process_id.pid_namespace(os.getpid()) == process_id.pid_namespace(init) == 0

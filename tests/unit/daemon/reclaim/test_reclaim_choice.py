@@ -43,9 +43,9 @@ def test_of_equal_ones_the_one_that_has_run_for_longest_is_evicted() -> None:
 
 
 def test_free_memory_beyond_the_drivers_part_evicts_no_container() -> None:
-    free = Card(left_bytes=100, free_bytes=100, demanded_bytes=90, unseen_bytes=11)
+    free = Card(left_bytes=100, free_bytes=100, demanded_bytes=90, unreported_bytes=11)
     assert victim({0: free}, [tenant(1, 50)]) is not None
-    free = Card(left_bytes=100, free_bytes=100, demanded_bytes=90, unseen_bytes=10)
+    free = Card(left_bytes=100, free_bytes=100, demanded_bytes=90, unreported_bytes=10)
     assert victim({0: free}, [tenant(1, 50)]) is None
 
 

@@ -49,7 +49,7 @@ class Driver:
         self.pairs: dict[int, list[tuple[str, str]]] = {}
 
     @property
-    def held_bytes(self) -> int:
+    def bytes_there(self) -> int:
         return 64 * MIB * sum(state != "checkpointed" for state in self.states.values())
 
     async def state(self, pid: int) -> str:
@@ -99,7 +99,7 @@ class Container:
         self.closed = False
         self.rooms: list[object] = []
         engine = SimpleNamespace(
-            usage=lambda tenant, card: SimpleNamespace(used_bytes=driver.held_bytes),
+            usage=lambda tenant, card: SimpleNamespace(used_bytes=driver.bytes_there),
             processes=lambda tenant: [SimpleNamespace(pid=pid) for pid in driver.states],
             drain=lambda tenant, until_ns: self.drained.append(until_ns),
             reclaim=self._reclaim,
@@ -201,7 +201,7 @@ def test_without_trouble_each_process_takes_each_step_once() -> None:
 def test_room_is_kept_until_all_is_moved() -> None:
     """CUDA takes and frees memory in turn on its way: online has none of it before the end."""
     one = Container(Driver(1))
-    size = one.driver.held_bytes
+    size = one.driver.bytes_there
     assert one.evicts() is None
     room = [{0: size}, {0: size + memory_kind.STAGING_BYTES}]
     assert one.rooms == [None, *room, None]
@@ -215,7 +215,7 @@ def test_container_that_keeps_what_it_got_for_the_way_is_lost() -> None:
     assert one.evicts() is None
     cap_bytes = one.grant.cards[0].memory_mib * MIB
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one.mover, "held_bytes", lambda grant: {0: cap_bytes + 1})
+        patch.setattr(one.mover, "bytes_on_cards", lambda grant: {0: cap_bytes + 1})
         assert str(one.restores()) == "it has kept 1 MiB beyond its cap"
     one.world.close()
 
@@ -254,7 +254,7 @@ def test_container_whose_state_cannot_be_asked_stays_as_it_is_written_down() -> 
 
 def test_without_room_in_host_memory_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Container(Driver(1))
-    held = sum(one.mover.held_bytes(one.grant).values())
+    held = sum(one.mover.bytes_on_cards(one.grant).values())
     monkeypatch.setattr(host_memory, "room_bytes", lambda pid: held - 1)
     assert "of host memory left to it" in str(one.evicts())
     assert (one.driver.asked, one.saved) == ([], [])

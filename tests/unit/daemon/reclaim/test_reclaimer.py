@@ -28,7 +28,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 
 
 @pytest.fixture
-def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     yield from made(monkeypatch, unevictable="end")
 
 
@@ -68,14 +68,14 @@ def test_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(
     assert node.reclaimer._moments_s == {}
 
 
-def test_container_is_not_ended_for_a_helper_that_dies_now_and_then(ending: Node) -> None:
-    one = ending.container()
-    ending.driver.dies, ending.engine.demands = 6, {0}
-    ending.runs(lambda: one.reclaim.state == "evicted")
-    assert ending.killed == []
-    other = ending.container(1)
-    ending.driver.dies, ending.engine.demands = 1000, {1}
-    ending.runs(lambda: ending.killed == [other])
+def test_container_is_not_ended_for_a_helper_that_dies_now_and_then(short: Node) -> None:
+    one = short.container()
+    short.driver.dies, short.engine.demands = 6, {0}
+    short.runs(lambda: one.reclaim.state == "evicted")
+    assert short.killed == []
+    other = short.container(1)
+    short.driver.dies, short.engine.demands = 1000, {1}
+    short.runs(lambda: short.killed == [other])
 
 
 def test_move_that_cannot_be_written_down_is_tried_again_in_a_moment(
@@ -278,22 +278,22 @@ def test_success_ends_what_was_said_of_a_failure(node: Node) -> None:
 
 
 def test_one_that_has_nothing_left_on_its_card_is_not_ended_as_unevictable(
-    ending: Node, monkeypatch: pytest.MonkeyPatch
+    short: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = ending.container(), ending.container(1)
-    ending.engine.demands = {0, 1}
-    ending.driver.refuses = "lock"
-    lives = ending.driver.lock
+    one, other = short.container(), short.container(1)
+    short.engine.demands = {0, 1}
+    short.driver.refuses = "lock"
+    lives = short.driver.lock
 
     async def lock(pid: int, timeout_ms: int) -> None:
-        if pid == ending.pid(one):
-            ending.driver.states[pid] = "gone"
-            ending.driver.alive.discard(pid)
+        if pid == short.pid(one):
+            short.driver.states[pid] = "gone"
+            short.driver.alive.discard(pid)
         await lives(pid, timeout_ms)
 
-    monkeypatch.setattr(ending.driver, "lock", lock)
-    ending.runs(lambda: bool(one.not_moved and other.not_moved))
-    assert ending.killed == [other]
+    monkeypatch.setattr(short.driver, "lock", lock)
+    short.runs(lambda: bool(one.not_moved and other.not_moved))
+    assert short.killed == [other]
 
 
 def test_time_that_does_not_count_is_not_up() -> None:

@@ -391,7 +391,7 @@ int nvidia_files_fetch(struct nvidia_files *f, uint64_t id)
 }
 
 /* Our descriptor of a pinned file, for the caller to close, with `fd` in its place; -1: there is none. */
-static int pin_instead(struct nvidia_files *f, uint64_t id, int fd)
+static int hold_instead(struct nvidia_files *f, uint64_t id, int fd)
 {
     struct nvidia_file *file;
     int was = fd;
@@ -411,13 +411,13 @@ int nvidia_files_pin(struct nvidia_files *f, uint64_t id)
     if (fd < 0)
         return fd;
     nvidia_files_put(f, id);
-    close_any(pin_instead(f, id, fd));
+    close_any(hold_instead(f, id, fd));
     return 0;
 }
 
 void nvidia_files_unpin(struct nvidia_files *f, uint64_t id)
 {
-    close_any(pin_instead(f, id, -1));
+    close_any(hold_instead(f, id, -1));
 }
 
 void nvidia_files_put(struct nvidia_files *f, uint64_t id)

@@ -35,7 +35,7 @@ static const char *kept_path(const struct nvidia_host *host, const char *name, c
     return path;
 }
 
-static int pin(const struct nvidia_host *host, int fd, const char *name)
+static int keep_object(const struct nvidia_host *host, int fd, const char *name)
 {
     char path[PATH_BYTES];
     union bpf_attr attr = {.pathname = address(kept_path(host, name, path)), .bpf_fd = (uint32_t)fd};
@@ -63,7 +63,7 @@ static int open_map(const struct nvidia_host *host)
     attr.max_entries = KEYS_MAX;
     if ((fd = bpf(BPF_MAP_CREATE, &attr)) < 0)
         return fd;
-    if ((e = pin(host, fd, "spaces")) < 0)
+    if ((e = keep_object(host, fd, "spaces")) < 0)
         close(fd);
     return e < 0 ? e : fd;
 }
@@ -109,7 +109,7 @@ static void delete_others(int map, const struct keys *k)
     }
 }
 
-static int fill(int map, const struct nvidia_host *host, const uint32_t *space, uint32_t tenants)
+static int fill(int map, const struct nvidia_host *host, const uint32_t *pid_ns, uint32_t tenants)
 {
     struct keys k = {.n = 0};
     uint32_t value = 1;
@@ -118,8 +118,8 @@ static int fill(int map, const struct nvidia_host *host, const uint32_t *space, 
     if (e < 0)
         return e;
     for (uint32_t i = 0; i < tenants; i++)
-        if (space[i] && k.n < KEYS_MAX)
-            k.key[k.n++] = space[i];
+        if (pid_ns[i] && k.n < KEYS_MAX)
+            k.key[k.n++] = pid_ns[i];
     delete_others(map, &k);
     for (uint32_t i = 0; i < k.n && e == 0; i++) {
         union bpf_attr attr = {.map_fd = (uint32_t)map, .key = address(&k.key[i]), .value = address(&value)};
@@ -185,7 +185,7 @@ static int replace_link(const struct nvidia_host *host, int link)
     int e;
 
     unpin(host, "receive-next");
-    if ((e = pin(host, link, "receive-next")) < 0)
+    if ((e = keep_object(host, link, "receive-next")) < 0)
         return e;
     return rename(kept_path(host, "receive-next", new), kept_path(host, "receive", path)) < 0 ? -errno : 0;
 }
@@ -230,7 +230,7 @@ static void let_go(const struct nvidia_host *host)
     (void)rmdir(path); /* others may have put something there */
 }
 
-static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t *space, uint32_t tenants)
+static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t *pid_ns, uint32_t tenants)
 {
     struct guard_places at;
     int hook, e;
@@ -243,7 +243,7 @@ static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t
         return e;
     if ((g->map = open_map(host)) < 0)
         return g->map;
-    if ((e = fill(g->map, host, space, tenants)) == 0) {
+    if ((e = fill(g->map, host, pid_ns, tenants)) == 0) {
         scoped_fd int link = attach(&at, hook, g->map);
 
         e = link < 0 ? link : replace_link(host, link);
@@ -253,13 +253,13 @@ static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t
     return e < 0 ? e : 1;
 }
 
-int guard_keep(struct guard *g, const struct nvidia_host *host, const uint32_t *space, uint32_t tenants)
+int guard_keep(struct guard *g, const struct nvidia_host *host, const uint32_t *pid_ns, uint32_t tenants)
 {
-    int e = g->begun && g->state > 0 ? fill(g->map, host, space, tenants) : 0;
+    int e = g->begun && g->state > 0 ? fill(g->map, host, pid_ns, tenants) : 0;
 
     g->kept = tenants;
     /* What a previous mgpud has left would refuse by what it knew. */
-    if (!g->begun && (g->state = begin(g, host, space, tenants)) < 0)
+    if (!g->begun && (g->state = begin(g, host, pid_ns, tenants)) < 0)
         let_go(host);
     g->begun = true;
     return e < 0 ? e : g->state;
