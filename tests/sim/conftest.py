@@ -3,7 +3,6 @@ sanitizers.
 """
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from oci_specs import paths
 from sim.cards import CardProcess, ask, running
 from tests.sim.card_protocol import Client, Connection
 from tests.sim.card_space import Space
+from tests.support import commands
 from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ def sanitized_simcard(tmp_path_factory: pytest.TempPathFactory) -> str:
     program = tmp_path_factory.mktemp("sanitized") / "mgpu-simcard"
     sanitizers = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     sources = [*sorted((REPOSITORY / "sim/card").rglob("*.c")), TABLE]
-    subprocess.run(["cc", *C_FLAGS, *sanitizers, *sources, "-o", program], check=True)
+    commands.run("cc", *C_FLAGS, *sanitizers, *sources, "-o", program)
     return os.fspath(program)
 
 
@@ -40,7 +40,7 @@ def supervisor(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A program that forwards a command's RM ioctls to a card: see supervisor.c."""
     program = tmp_path_factory.mktemp("supervisor") / "supervisor"
     source = Path(__file__).with_name("supervisor.c")
-    subprocess.run(["cc", *C_FLAGS, "-O2", source, TABLE, "-o", program], check=True)
+    commands.run("cc", *C_FLAGS, "-O2", source, TABLE, "-o", program)
     return os.fspath(program)
 
 
@@ -107,16 +107,7 @@ def supervised(simulated: CardProcess, supervisor: str) -> Iterator[Callable[[li
 @pytest.fixture
 def run(supervised: Callable[[list[str]], list[str]]) -> Run:
     def call(command: list[str], **environment: str) -> str:
-        ended = subprocess.run(
-            supervised(command),
-            env=library_environment(**environment),
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
+        return commands.run(*supervised(command), env=library_environment(**environment))
 
     return call
 

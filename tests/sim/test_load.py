@@ -14,6 +14,7 @@ import pytest
 from oci_specs import paths
 from sim.cards import CardProcess, running
 from tests.sim.conftest import Run, library_environment
+from tests.support.commands import Done, attempt
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
@@ -60,10 +61,8 @@ def runs_on(card: CardProcess) -> None:
     )
 
 
-def ended(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv, env=library_environment(), capture_output=True, text=True, timeout=60, check=False
-    )
+def ended(argv: list[str]) -> Done:
+    return attempt(*argv, env=library_environment())
 
 
 BURST = ("burst", "--period-ms", "5", "--kernels", "3", "--kernel-us", "400")
@@ -137,8 +136,8 @@ def test_linked_cards_go_in_step(load: Load) -> None:
 def test_alloc(load: Load, supervised: Supervised) -> None:
     assert load("alloc", "--mib", "500") == {"mode": "alloc", "mib": 500, "code": 0}
     refused = ended(supervised(command("alloc", "--mib", "16000", "-o", "json")))
-    assert refused.returncode == REFUSED
-    assert json.loads(refused.stdout) == {
+    assert refused.status == REFUSED
+    assert json.loads(refused.out) == {
         "mode": "alloc",
         "mib": 16000,
         "code": 2,
@@ -237,14 +236,14 @@ def test_lines_for_people(run: Run) -> None:
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], said: str) -> None:
     done = ended(command(*arguments))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (USAGE, "", 1)
-    assert said in done.stderr
+    assert (done.status, done.out, done.err.count("\n")) == (USAGE, "", 1)
+    assert said in done.err
 
 
 def test_help() -> None:
     for mode in ("burst", "saturate", "alloc"):
-        assert f"usage: mgpu-load {mode}" in ended(command(mode, "--help")).stdout
-    assert "SIGTERM" in ended(command("--help")).stdout
+        assert f"usage: mgpu-load {mode}" in ended(command(mode, "--help")).out
+    assert "SIGTERM" in ended(command("--help")).out
 
 
 def test_files_that_will_not_do(tmp_path: Path) -> None:
@@ -259,16 +258,16 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         (("--stamps", "/nowhere/stamps"), "No such file"),
     ):
         done = ended(command(*BURST, *arguments))
-        assert (done.returncode, done.stderr.count("\n")) == (FAILED, 1)
-        assert said in done.stderr
+        assert (done.status, done.err.count("\n")) == (FAILED, 1)
+        assert said in done.err
 
 
 def test_load_without_a_driver_fails() -> None:
     if os.path.exists("/dev/nvidiactl"):
         pytest.skip("this machine has NVIDIA nodes")
     done = ended(command("alloc", "--mib", "1"))
-    assert done.returncode == FAILED
-    assert "CUDA_ERROR_NO_DEVICE (100)" in done.stderr
+    assert done.status == FAILED
+    assert "CUDA_ERROR_NO_DEVICE (100)" in done.err
 
 
 def test_sanitized(run: Run, tmp_path: Path) -> None:

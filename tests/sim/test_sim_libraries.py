@@ -156,11 +156,8 @@ def test_libraries_without_a_driver() -> None:
         ("nvml_cases.py", "no_driver", "NVMLError_DriverNotLoaded"),
         ("cuda_cases.py", "devices", 100),
     ):
-        command = [sys.executable, str(HERE / script), case]
-        ended = subprocess.run(
-            command, env=library_environment(), capture_output=True, text=True, timeout=30, check=True
-        )
-        assert json.loads(ended.stdout) == expected
+        printed = run(sys.executable, HERE / script, case, env=library_environment())
+        assert json.loads(printed) == expected
     assert not os.path.exists("/dev/nvidiactl")
 
 

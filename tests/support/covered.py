@@ -8,7 +8,6 @@ import ast
 import ctypes
 import json
 import os
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tools.count import floors
 from tools.count.figures import PRODUCTS
@@ -112,9 +112,7 @@ def _of_c() -> dict[str, int]:
 def _gcov(folders: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for folder in folders:
         counted = sorted(folder.glob("*.gcda"))
-        command = ["gcov", "--json-format", "--stdout", *map(str, counted)]
-        told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
-        for line in told.splitlines():
+        for line in run("gcov", "--json-format", "--stdout", *counted, cwd=folder).splitlines():
             one = json.loads(line)
             yield from ({**file, "of": one["current_working_directory"]} for file in one["files"])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.native import engine_parts
+from tests.support.commands import attempt
 from tests.support.places import REPOSITORY
 
 GROUPS_MAX = 65536
@@ -26,11 +27,11 @@ def program() -> Path:
 
 
 def run(groups: int) -> tuple[str, int, bool, int, float]:
-    done = subprocess.run([program(), str(groups)], capture_output=True, text=True, check=False)
-    if done.returncode == 77:
+    done = attempt(program(), str(groups))
+    if done.status == 77:
         pytest.skip("another process took the number first")
-    assert done.returncode == 0, done
-    found, wrote, same, levels, took_us = done.stdout.split()
+    assert done.status == 0, done
+    found, wrote, same, levels, took_us = done.out.split()
     return found, int(wrote), bool(int(same)), int(levels), float(took_us)
 
 
