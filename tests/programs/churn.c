@@ -31,11 +31,9 @@ static void churn(struct shared *s, int rounds, int steps, uint64_t max_bytes, u
     size_t n = 0, free_bytes, total_bytes;
     uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
     void *ctx;
-    int device, result;
+    int result;
 
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&ctx, 0, device), "cuCtxCreate");
+    ctx = cuda_context();
     pthread_barrier_wait(&s->ready);
     for (int r = 0; r < rounds; r++) {
         for (int i = 0; i < steps; i++) {

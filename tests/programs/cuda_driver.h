@@ -60,4 +60,16 @@ static inline void cuda_must(int result, const char *what)
     fprintf(stderr, "%s: CUDA error %d\n", what, result);
     exit(3);
 }
+
+/* A new context on the first card, this thread's current one. */
+static inline void *cuda_context(void)
+{
+    void *context;
+    int device;
+
+    cuda_must(cuda.init(0), "cuInit");
+    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
+    cuda_must(cuda.ctx_create(&context, 0, device), "cuCtxCreate");
+    return context;
+}
 #endif

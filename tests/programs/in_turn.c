@@ -11,13 +11,9 @@ static void take_all(void)
 {
     size_t free_bytes, total_bytes;
     CUdeviceptr p;
-    void *ctx;
-    int device;
 
     cuda_load();
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&ctx, 0, device), "cuCtxCreate");
+    cuda_context();
     cuda_must(cuda.mem_info(&free_bytes, &total_bytes), "cuMemGetInfo");
     while (cuda.mem_alloc(&p, free_bytes) != CUDA_SUCCESS && free_bytes > STEP_BYTES)
         free_bytes -= STEP_BYTES;

@@ -40,8 +40,7 @@ static int fd = -1, other;
 
 static void load(void)
 {
-    void *lib, *ctx;
-    int device;
+    void *lib;
 
     cuda_load();
     lib = dlopen("libcuda.so.1", RTLD_NOW);
@@ -52,9 +51,7 @@ static void load(void)
     *(void **)&ipc.share = cuda_symbol(lib, "cuIpcGetMemHandle");
     *(void **)&ipc.open = cuda_symbol(lib, "cuIpcOpenMemHandle_v2");
     *(void **)&ipc.close = cuda_symbol(lib, "cuIpcCloseMemHandle");
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&ctx, 0, device), "cuCtxCreate");
+    cuda_context();
 }
 
 /* A descriptor with the bytes; -1: none. */

@@ -54,15 +54,12 @@ static void keep(size_t bytes, uint32_t seed, bool speaks)
     uint64_t zero[COUNTERS] = {0}, rounds = 0;
     uint32_t *words = malloc(bytes);
     CUdeviceptr memory, counter;
-    int device, ready;
-    void *context;
+    int ready;
     char line[64];
 
     if (!words)
         exit(3);
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&context, 0, device), "cuCtxCreate");
+    cuda_context();
     cuda_must(cuda.mem_alloc(&memory, bytes), "cuMemAlloc");
     cuda_must(cuda.mem_alloc(&counter, sizeof(zero)), "cuMemAlloc");
     fill(words, bytes / sizeof(*words), seed);

@@ -7,12 +7,8 @@
 static void churn(uint64_t seed)
 {
     CUdeviceptr held[8] = {0};
-    void *ctx;
-    int device;
 
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&ctx, 0, device), "cuCtxCreate");
+    cuda_context();
     for (uint64_t i = seed;; i = i * 6364136223846793005u + 1442695040888963407u) {
         CUdeviceptr *p = &held[i >> 61];
 

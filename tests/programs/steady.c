@@ -26,13 +26,11 @@ static void *work(void *arg)
 
 int main(int argc, char **argv)
 {
-    int device, threads = argc > 1 ? atoi(argv[1]) : 1;
+    int threads = argc > 1 ? atoi(argv[1]) : 1;
     pthread_t thread;
 
     cuda_load();
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&context_of_all, 0, device), "cuCtxCreate");
+    context_of_all = cuda_context();
     for (int i = 0; i < threads; i++)
         pthread_create(&thread, NULL, work, cuda_symbol(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxSetCurrent"));
     report();

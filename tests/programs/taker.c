@@ -6,16 +6,13 @@
 int main(int argc, char **argv)
 {
     CUdeviceptr memory = 0;
-    int device, result;
-    void *context;
+    int result;
     char line[64];
 
     if (argc < 2)
         return 2;
     cuda_load();
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&context, 0, device), "cuCtxCreate");
+    cuda_context();
     dprintf(1, "up\n");
     while (fgets(line, sizeof(line), stdin)) {
         uint64_t since_us = monotonic_ns() / 1000;

@@ -81,13 +81,8 @@ static void free_all(const struct name *list, uint32_t n)
 
 static void begin(void)
 {
-    void *context;
-    int device;
-
     cuda_load();
-    cuda_must(cuda.init(0), "cuInit");
-    cuda_must(cuda.device_get(&device, 0), "cuDeviceGet");
-    cuda_must(cuda.ctx_create(&context, 0, device), "cuCtxCreate");
+    cuda_context();
 }
 
 static int allocate(uint32_t mib)

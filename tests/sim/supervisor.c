@@ -9,10 +9,10 @@
 #include "../../sim/abi/protocol.h"
 #include "../../sim/abi/uvm_sizes.h"
 #include "../../sim/card/profiles.h"
+#include "../programs/ioctl_filter.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
@@ -68,19 +68,6 @@ static void make_nodes(int cards)
     }
     mknod("/dev/urandom", S_IFCHR | 0666, makedev(1, 9));
     mkdir("/dev/shm", 01777);
-}
-
-static int install_filter(void)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof code / sizeof code[0], code};
-
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
 }
 
 /* The fd that came along, or -1. */
@@ -320,7 +307,7 @@ int main(int argc, char **argv)
     if (!child) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         make_nodes(atoi(argv[2]));
-        listener = install_filter();
+        listener = ioctl_filter(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
         /* It closes at exec: the parent takes its own first. */
         if (listener < 0 || write(pair[1], &listener, sizeof listener) < 0 || read(pair[1], &byte, 1) != 1)
             die("filter");

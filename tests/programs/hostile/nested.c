@@ -1,25 +1,9 @@
 /* Filters of the tenant's own on top of ours: one that lets everything be, one that hands the calls to a
  * tracer, one with a listener of its own that answers them itself. Prints "listener ERRNO held MIB status S",
  * and stands still. */
+#include "../ioctl_filter.h"
 #include "../rm.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-
-static long install(unsigned int action, unsigned int flags)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, action),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof(code) / sizeof(*code), .filter = code};
-
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
-}
 
 int main(void)
 {
@@ -28,11 +12,11 @@ int main(void)
     int64_t status;
 
     must(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges");
-    must(install(SECCOMP_RET_ALLOW, 0) == 0, "a filter that allows");
-    must(install(SECCOMP_RET_LOG, 0) == 0, "a filter that logs");
-    must(install(SECCOMP_RET_TRACE, 0) == 0, "a filter that hands to a tracer");
+    must(ioctl_filter(SECCOMP_RET_ALLOW, 0) == 0, "a filter that allows");
+    must(ioctl_filter(SECCOMP_RET_LOG, 0) == 0, "a filter that logs");
+    must(ioctl_filter(SECCOMP_RET_TRACE, 0) == 0, "a filter that hands to a tracer");
     errno = 0;
-    listener = (int)install(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    listener = ioctl_filter(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
     listener = listener < 0 ? errno : 0;
     while ((status = rm_memory(fd, client, FIRST_MEMORY + n, MIB)) == NV_OK)
         n++;

@@ -1,11 +1,9 @@
 /* A process such as CRIU restores one: with a filter that notifies, and no listener. It runs on a page of
  * code that is its own, or one that another process watches, which prints "changed" when it is written.
  * Usage: restored private|shared Prints "stops" and stops itself. */
+#include "../ioctl_filter.h"
 #include "../rm.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
-#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -23,20 +21,6 @@ static void watch(const volatile uint64_t *page)
     _exit(0);
 }
 
-static void filter(void)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
-
-    must(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
-    must(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), "filter");
-}
-
 int main(int argc, char **argv)
 {
     /* kill(edi, esi), for ever */
@@ -50,7 +34,8 @@ int main(int argc, char **argv)
     memcpy(&run, &page, sizeof(page));
     if (kind == MAP_SHARED && !fork())
         watch(page);
-    filter();
+    must(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
+    must(!ioctl_filter(SECCOMP_RET_USER_NOTIF, 0), "filter");
     say("stops");
     run(getpid(), SIGSTOP);
 }
