@@ -18,7 +18,7 @@ ANSWERS = HERE / "answers" / "550.163.01.tsv"
 DIFFERENCES = HERE / "differences.tsv"
 STATUSES = HERE.parents[1] / "native_sched/nvidia/rm/facts/status.tsv"
 PAGE = HERE.parents[1] / "docs/driver-differences.md"
-HEAD = HERE / "page-head.md"
+FIRST_MADE = "Recorded: "
 
 OWNERS = {
     "open": "The simulated GPU is wrong, and not mended yet",
@@ -91,13 +91,13 @@ def status_names() -> dict[int, str]:
 
 
 def page() -> str:
+    """What people write stays: all above what was recorded."""
     names, rows = status_names(), known()
     counts = Counter(row.owner for row in rows)
     recorded = ANSWERS.read_text().splitlines()
     out = [
-        HEAD.read_text().rstrip(),
-        "",
-        f"Recorded: {recorded[0].lstrip('# ')}. {len(answers(recorded))} calls were played. "
+        PAGE.read_text().partition(f"\n{FIRST_MADE}")[0],
+        f"{FIRST_MADE}{recorded[0].lstrip('# ')}. {len(answers(recorded))} calls were played. "
         f"{len(rows)} of them differed: {counts['open']} are open, "
         f"{counts['cannot']} are what a simulated GPU cannot be, {counts['gsp']} rest on the emulated firmware.",
     ]

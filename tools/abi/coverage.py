@@ -13,7 +13,7 @@ from tools.abi.store import Store
 from tools.abi.tables import FACTS, REPOSITORY, rows
 
 PAGE = REPOSITORY / "docs" / "coverage.md"
-HEAD = FACTS / "coverage-head.md"
+FIRST_TABLE = "\n## Chips\n"
 OBSERVED = REPOSITORY / "tests" / "recordings" / "observed-610.tsv"
 BRANCHES = (535, 550, 570, 580, 610)
 KINDS = {
@@ -137,13 +137,15 @@ def amiss(found: list[Call], table: list[tuple[str, str, str]]) -> list[str]:
 
 
 def page(interface: Interface, store: Store) -> str:
+    """What people write stays: all above the first table."""
     found, table = calls(interface, store), reasons()
-    return HEAD.read_text() + "".join([*_chips(), *_counts(found), *_listed(found, table), *_observed()])
+    head = PAGE.read_text().partition(FIRST_TABLE)[0]
+    return head + "".join([*_chips(), *_counts(found), *_listed(found, table), *_observed()])
 
 
 def _chips(folder: Path = FACTS) -> Iterator[str]:
     """Those of which the same is known, and from the same source, in a row."""
-    yield "\n## Chips\n\nHow the scheduler sees work on each chip, from `chips.tsv` and `userd.tsv` of "
+    yield f"{FIRST_TABLE}\nHow the scheduler sees work on each chip, from `chips.tsv` and `userd.tsv` of "
     yield "`native_sched/nvidia/rm/facts`, and what suspends it. A chip that is not here is blind: "
     yield "[scheduler.md](scheduler.md#the-loop).\n\n"
     yield "| chips | work seen by | idle seen by | suspended by | source |\n|---|---|---|---|---|\n"
