@@ -44,6 +44,8 @@ from runtime_hook.needs import CDI_KINDS, Place
 
 # How long connections that waited for the control socket may take to be answered.
 BOOST_S = 1.0
+# How often the simulated cards' CDI spec is looked for.
+DESCRIBED_S = 5.0
 # The least time between two looks at what the engine tells.
 EVENT_LEAST_S = 0.01
 
@@ -87,6 +89,16 @@ def _describe_simulated(mgpud: Mgpud) -> None:
             LOG.warning(
                 "cdi-not-written", why=error.message if isinstance(error, Refusal) else error.strerror
             )
+
+
+async def _keep_described(mgpud: Mgpud) -> None:
+    """What somebody has removed is written anew, and what a full disk had no room for."""
+    from sim import cdi
+
+    while True:
+        await asyncio.sleep(DESCRIBED_S)
+        if not os.path.exists(mgpud.path("cdi", cdi.FILE_NAME)):
+            _describe_simulated(mgpud)
 
 
 async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
@@ -194,6 +206,8 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         )
     ]
     besides.append(from_holder)
+    if mgpud.driver == "sim":
+        besides.append(loop.create_task(_keep_described(mgpud)))
     for task in (serving, *besides):
         task.add_done_callback(lambda _task: stop(1))
     loop.call_later(BOOST_S, boost.end, nice)

@@ -27,7 +27,9 @@ def _name(registry: Registry, kind: str, card: CardShare) -> str:
     raise Refusal(
         "no-cdi-device",
         f"no CDI spec names GPU {card.index} ({card.uuid}) as {kind}",
-        "write one with nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        "write one with nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        if kind.startswith("nvidia.")
+        else "mgpud writes it anew: try again in some seconds",
     )
 
 

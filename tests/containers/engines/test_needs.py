@@ -16,6 +16,7 @@ from mgpu_cli.doctor import start
 from oci_specs import paths
 from oci_specs.refusal import Refusal
 from runtime_hook import needs
+from sim import cdi
 from tests.chaos.faults import read_only
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
@@ -179,3 +180,11 @@ def test_table_says_what_containers_miss(tmp_path: Path, name: str) -> None:
         Refusal("x", "y", "z"), None, missing=[found], metrics=True, now=datetime.now(UTC)
     )
     assert judged.state == ("attention" if name == "engine" else "failed")
+
+
+def test_removed_spec_of_simulated_cards_is_written_anew(mgpu: Arbiter) -> None:
+    spec = mgpu.root / "cdi" / cdi.FILE_NAME
+    before = spec.read_text()
+    spec.unlink()
+    until(spec.exists, "mgpud has written it")
+    assert spec.read_text() == before
