@@ -50,7 +50,10 @@ static bool account_add(struct tenant *t, const struct unconfirmed *u)
     uint32_t parent = is_root(u) ? 0 : objects_find(o, u->client, u->parent);
     int64_t slot;
 
-    if ((!is_root(u) && !parent) || objects_find(o, u->client, u->handle))
+    /* The previous mgpud added it, and died before it forgot the call: may_begin() gives no name twice. */
+    if (objects_find(o, u->client, u->handle))
+        return true;
+    if (!is_root(u) && !parent)
         return false;
     slot = objects_add(o, parent, u->client, u->handle, is_root(u) ? NV01_ROOT_CLIENT : u->class_id);
     if (slot < 0)

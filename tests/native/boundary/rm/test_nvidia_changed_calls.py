@@ -1,6 +1,7 @@
 """Calls that only their caller can make, changed into others after mgpud has looked at them."""
 
 import errno
+import struct
 
 from tests.native.nvidia_mediated import Tenant, World
 from tests.native.retained_steps import (
@@ -84,6 +85,25 @@ def test_process_that_ends_when_it_has_made_a_client_ends_alone(here: World) -> 
     mate.kill()
     until(lambda: here.engine.state(tenant.id).objects == 3, "the other one's client is gone")
     assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
+
+
+def test_call_is_confirmed_although_its_client_is_in_the_account(here: World) -> None:
+    """The engine before died between the two."""
+    tenant = here.tenant()
+    client = tenant.client()
+
+    def unconfirmed() -> None:
+        with (here.journal / f"tenant-{tenant.id}").open("r+b") as journal:
+            data = journal.read()
+            added = data.index(struct.pack("3I", client, client, ROOT))
+            file = data[added + 0x1C : added + 0x24]
+            assert any(file)
+            journal.seek(data.index(struct.pack("=Q4I", 0, client, 0, client, ROOT)))
+            journal.write(file)
+
+    here.restart(unconfirmed)
+    assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
+    assert (here.engine.state(tenant.id).unaccounted_bytes, here.engine.state(tenant.id).objects) == (0, 3)
 
 
 def test_uncounted_group_never_runs(here: World) -> None:
