@@ -60,7 +60,7 @@ def shown(clone: Path, tag: str, path: str) -> str:
 def tags(clone: Path) -> list[tuple[Version, str]]:
     """The first point release of each served version."""
     found: dict[Version, tuple[int, str]] = {}
-    names = subprocess.run(["git", "-C", clone, "tag"], capture_output=True, text=True, check=True).stdout
+    names = subprocess.check_output(["git", "-C", clone, "tag"], text=True)
     for name in names.split():
         if not re.fullmatch(r"\d+\.\d+(\.\d+)?", name):
             continue

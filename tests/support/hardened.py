@@ -28,13 +28,9 @@ def calls(groups: list[str]) -> set[str]:
     env = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     pending = [name for name in groups if name.startswith("@")]
     while pending:
-        shown = subprocess.run(
-            ["systemd-analyze", "syscall-filter", pending.pop()],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=env,
-        ).stdout
+        shown = subprocess.check_output(
+            ["systemd-analyze", "syscall-filter", pending.pop()], text=True, env=env
+        )
         words = [line.strip() for line in shown.splitlines()[1:]]
         found.update(word for word in words if word and not word.startswith(("#", "@")))
         pending += [word for word in words if word.startswith("@")]

@@ -62,7 +62,7 @@ def _values(
         missing |= found
     else:
         raise Problem(f"{tree}: does not compile: {_first_error(done.stderr)}")
-    printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.check_output([str(program)], text=True)
     values: list[int | None] = [None] * len(expressions)
     for line in printed.splitlines():
         index, value = line.split()

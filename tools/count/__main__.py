@@ -19,18 +19,15 @@ _GIT = ("git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY))
 
 
 def of_work_tree() -> Figures:
-    listed = subprocess.run(
-        [*_GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split("\0")
-    names = [name for name in listed if (REPOSITORY / name).is_file()]
+    listed = subprocess.check_output(
+        [*_GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], text=True
+    )
+    names = [name for name in listed.split("\0") if (REPOSITORY / name).is_file()]
     return figures(REPOSITORY, names, GLOSSARY.read_text(), BUILD if BUILD.exists() else None)
 
 
 def of_commit(commit: str) -> Figures:
-    archive = subprocess.run([*_GIT, "archive", commit], capture_output=True, check=True).stdout
+    archive = subprocess.check_output([*_GIT, "archive", commit])
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:

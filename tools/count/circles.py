@@ -46,7 +46,7 @@ def _of_objects(objects: Iterable[Path]) -> dict[str, set[str]]:
     needed: dict[str, set[str]] = {}
     for path in objects:
         needed[path.name] = set()
-        listed = subprocess.run(["nm", "-P", path], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.check_output(["nm", "-P", path], text=True)
         for name, kind, *_ in map(str.split, listed.splitlines()):
             if kind == "U":
                 needed[path.name].add(name)
