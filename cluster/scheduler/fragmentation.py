@@ -1,7 +1,7 @@
 """Fragmentation gradient descent: a pod goes where it takes least from the pods that are still to come.
 
 After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX
-ATC '23), which places each pod where the GPUs that a typical pod cannot use grow least. Five things differ:
+ATC '23), which places each pod where the GPUs that a typical pod cannot use grow least. Six things differ:
 
 - What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
   in fractions, so that CPU is worth something long before the last of it goes.
@@ -17,6 +17,10 @@ ATC '23), which places each pod where the GPUs that a typical pod cannot use gro
   fill what is left of a place that was broken; where it is 1, all of the place's GPUs are lost.
 - In n a place counts by the root of the part that kinds no larger have of the GPUs asked for on its node:
   what larger ones will take is not left for smaller ones.
+- Where pods end, what is free of a place counts by how soon it may be whole: a node that holds no pod of a
+  kind holds as much of one as the eighth power of the part that is free, and `several` is at least 1.5. Both
+  by the part of the pods that have ended of those that came. Else the nodes that a large kind needs are
+  worth nothing to it once a single GPU of each is taken, and whole nodes are never free again.
 - The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
   even where none did so far.
 """
@@ -27,7 +31,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cluster.scheduler import packing
-from cluster.scheduler.kinds import Kinds, allowed_models
+from cluster.scheduler.kinds import TINY, Kinds, allowed_models
 from cluster.scheduler.mix import Kind, Mix
 from cluster.scheduler.states import Features, Ints, grown
 from cluster.scheduler.table import Doubles, Floats, Rows, Table
@@ -35,8 +39,8 @@ from cluster.scheduler.ways import Ways
 
 # A kind that asks for less CPU weighs no more: pods without a request of CPU would outweigh all others.
 _LEAST_CPU_MILLI = 1000
-_TINY = 1e-9
 _SCARCITY_MAX = 6.0
+_SEVERAL_WHERE_PODS_END = 1.5
 _MEMORY = Features._fields.index("memory_mib")
 
 
@@ -79,6 +83,7 @@ class Fragmentation:
             found = self._mix.kinds()
             if not self._kinds.takes(found):
                 self._learn_kinds(found)
+            self._kinds.turnover = self._mix.turnover
             rows = np.arange(len(table), dtype=np.intp)
         table.changed.clear()
         if len(rows) and self._kinds.requests:
@@ -138,13 +143,15 @@ class Fragmentation:
         kinds = self._kinds
         left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
         cpus = np.maximum(kinds.cpu, _LEAST_CPU_MILLI) / _LEAST_CPU_MILLI
-        several = kinds.gpus_asked[kinds.gpus > 1].sum() / max(_TINY, kinds.gpus_asked.sum())
+        several = kinds.gpus_asked[kinds.gpus > 1].sum() / max(TINY, kinds.gpus_asked.sum())
+        several = max(several, _SEVERAL_WHERE_PODS_END * kinds.turnover)
         value = (kinds.gpus / cpus) ** self._scarcity() * kinds.gpus**several
-        costs = kinds.share * _worth(left, value[kinds.item_kind])
+        least = max(TINY, 1 - kinds.turnover)
+        costs = kinds.share * _worth(left, value[kinds.item_kind], least)
         found = np.zeros((len(kinds.request), self._allowed.shape[1]))
         np.add.at(found, kinds.item_kind, costs[:, None] * self._allowed)
         supposed = self._mix.supposed / len(self._left) * kinds.share_of_kind
-        found += (supposed * _worth(self._left, value)).T
+        found += (supposed * _worth(self._left, value, least)).T
         self._weights: Floats = found.T.astype(np.float32)
 
     def _scarcity(self) -> float:
@@ -157,10 +164,10 @@ class Fragmentation:
         free_gpus = float(packing.free_gpus(table).sum())
         asked_cpu = float(kinds.share @ kinds.cpu[kinds.item_kind]) + self._mix.other_cpu_milli
         asked_gpus = float(kinds.share @ kinds.gpus[kinds.item_kind])
-        sooner = max(asked_cpu * free_gpus, _TINY) / max(asked_gpus * free_cpu, _TINY)
+        sooner = max(asked_cpu * free_gpus, TINY) / max(asked_gpus * free_cpu, TINY)
         return min(_SCARCITY_MAX, max(0.0, 1 + math.log2(sooner)))
 
 
-def _worth(left: Doubles, value: Doubles) -> Doubles:
-    """What a pod is worth of which so many are left: 0 below one, as what fits nowhere loses nothing."""
-    return np.where(left >= 1, value / np.maximum(left, 1), 0)
+def _worth(left: Doubles, value: Doubles, least: float) -> Doubles:
+    """What a pod is worth with so many left: 0 below the least, as what fits nowhere loses nothing."""
+    return np.where(left >= least, value / np.maximum(left, least), 0)

@@ -16,7 +16,9 @@ from placement.rules import Rules
 
 _FIELD = {name: place for place, name in enumerate(Features._fields)}
 _ANY_RULES = Rules()
-_TINY = 1e-9
+TINY = 1e-9
+# A place that lacks an eighth of what a pod needs is worth a third of a whole one; that lacks half, nothing.
+_NEARLY = 8
 
 
 class Kinds:
@@ -25,8 +27,10 @@ class Kinds:
     requests: those that occur, of one container. A kind is one of them with its pod's CPU: request[kind],
     cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to, ascending. An item is a
     kind with the models that it may use: item_kind[item], allowed[item], share[item] of all that comes;
-    share_of_kind[kind] is their sum, and gpus_asked[kind] what that is in GPUs.
+    share_of_kind[kind] is their sum, and gpus_asked[kind] what that is in GPUs. turnover: as in mix.py.
     """
+
+    turnover = 0.0
 
     def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
         self._items = [kind for kind, _ in found]
@@ -48,7 +52,6 @@ class Kinds:
         self.allowed = [kind.models for kind in self._items]
         self._share(dict(found))
         self._count: Floats = np.array([request.count for request in self.requests], dtype=np.float32)
-        self._several = np.flatnonzero(self._count > 1)
         self._offline = np.array([request.qos == OFFLINE for request in self.requests])
         self._reclaimable = np.array([request.reclaimable for request in self.requests])
         self._whole = np.array([request.whole_cards for request in self.requests])
@@ -106,15 +109,17 @@ class Kinds:
 
     def pods(self, times: Floats, cpu: Floats) -> Floats:
         """How many pods of each kind nodes would hold, [node, kind]: by cards, which are counted, and by CPU,
-        in fractions from one pod on. times: [node, request], its cards' sums; cpu: [node], free thousandths.
+        in fractions from one pod on. Where pods end, what is free of the place of a first one counts too.
+        times: [node, request], its cards' sums; cpu: [node], free thousandths.
         """
-        if len(self._several):
-            times = times.copy()
-            times[:, self._several] = np.floor(times[:, self._several] / self._count[self._several])
-        found: Floats = times[:, self.request]
+        by_cards = (times / self._count)[:, self.request]
         by_cpu = cpu[:, None] / self.cpu
-        np.minimum(found, by_cpu, out=found)
-        found[by_cpu < 1] = 0
+        found: Floats = np.minimum(np.floor(by_cards), by_cpu)
+        short = (by_cards < 1) | (by_cpu < 1)
+        found[short] = 0
+        if self.turnover:
+            free = np.maximum(np.minimum(by_cards[short], by_cpu[short]), 0)
+            found[short] = np.float32(self.turnover) * free**_NEARLY
         return found
 
     def part_not_larger(self, pods: Floats) -> Doubles:
@@ -122,7 +127,7 @@ class Kinds:
         than each, [node, kind].
         """
         asked = np.cumsum((pods > 0) * self.gpus_asked, axis=1)
-        found: Doubles = asked[:, self._last_as_large] / np.maximum(asked[:, -1:], _TINY)
+        found: Doubles = asked[:, self._last_as_large] / np.maximum(asked[:, -1:], TINY)
         return found
 
 

@@ -35,6 +35,7 @@ class Mix:
         self.version = 0
         self._counts: Counter[Kind] = Counter()
         self._arrived = 0
+        self._ended = 0
         self._other_cpu_milli = 0
         self._next = 1
 
@@ -50,12 +51,22 @@ class Mix:
         if self._arrived >= 2 * _REMEMBERED:
             self._counts = Counter({kind: count // 2 for kind, count in self._counts.items() if count > 1})
             self._arrived //= 2
+            self._ended //= 2
             self._other_cpu_milli //= 2
             self._next = 0
         if self._arrived >= self._next:
             self.version += 1
             # An eighth more each time, and seldom enough to be cheap: what a kind weighs changes slowly.
             self._next = self._arrived + max(8, min(500, self._arrived // 8))
+
+    def ended(self, pod: Pod) -> None:
+        """A pod that had a place is gone."""
+        self._ended += any(request.count is not None for request in pod.requests)
+
+    @property
+    def turnover(self) -> float:
+        """Of the pods that came as many have ended (0 to 1): 0 in a cluster that only fills."""
+        return min(1.0, self._ended / max(1, self._arrived))
 
     @property
     def supposed(self) -> float:

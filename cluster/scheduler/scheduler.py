@@ -8,6 +8,7 @@
     scores = scheduler.score(pod, found.fits)                     # [(name, 0 to 10)]
     placed = scheduler.choose(pod, name)                          # what to write beside the binding
     scheduler.put_pod(pod, name, placed)                          # counts from here on
+    scheduler.ended(pod)                                          # once for each that ended on its node
     scheduler.remove_pod(pod.uid)                                 # ended, deleted, or the binding failed
 
 Nothing here waits, asks anybody or knows what time it is. CPU, memory of the node, selectors and taints are
@@ -104,6 +105,10 @@ class Scheduler:
     def arrived(self, pod: Pod) -> None:
         """A pod was seen for the first time. What typical pods are is learned from these."""
         self._mix.arrived(pod)
+
+    def ended(self, pod: Pod) -> None:
+        """A pod that had a place is gone; it is removed too. How many end is learned from these."""
+        self._mix.ended(pod)
 
     def put_pod(self, pod: Pod, node: str, placed: Placed | None) -> None:
         """The pod is on the node, or will be. placed None: mgpud chooses its cards."""

@@ -177,6 +177,8 @@ class State:
             self._groups[known.group.said].discard(uid)
             if not self._groups[known.group.said]:
                 del self._groups[known.group.said]
+        if known is not None and known.node:
+            self.scheduler.ended(known.pod)
         self._asked.pop(uid, None)
         self.assumed.pop(uid, None)
         self.gangs.gone(uid)

@@ -70,14 +70,17 @@ class Policy:
         self._memory = np.array([node["memory_mib"] for node in nodes])
         self._model = np.array([node["model"] for node in nodes])
         self._placed: dict[str, tuple[int, Pod]] = {}
+        self._waiting: set[str] = set()
         for node in nodes:
             self.scheduler.put_node(node["name"], inventory(node), node["cpu_milli"], node["memory_mib"])
 
     def place(self, asked: dict[str, Any]) -> dict[str, Any]:
         wanted = pod(asked)
-        self.scheduler.arrived(wanted)
+        if wanted.uid not in self._waiting:
+            self.scheduler.arrived(wanted)
         found = self.scheduler.filter(wanted, self._possible(wanted))
         if not found.fits:
+            self._waiting.add(wanted.uid)
             return {"node": None, "gpus": []}
         name = max(self.scheduler.score(wanted, found.fits), key=lambda scored: scored[1])[0]
         placed = self.scheduler.choose(wanted, name)
@@ -86,6 +89,7 @@ class Policy:
         self._cpu[row] -= wanted.cpu_milli
         self._memory[row] -= wanted.memory_mib
         self._placed[wanted.uid] = row, wanted
+        self._waiting.discard(wanted.uid)
         uuids = placed.get("main", ())
         return {"node": name, "gpus": [int(uuid.rpartition("-")[2]) for uuid in uuids]}
 
@@ -93,6 +97,7 @@ class Policy:
         row, ended = self._placed.pop(uid)
         self._cpu[row] += ended.cpu_milli
         self._memory[row] += ended.memory_mib
+        self.scheduler.ended(ended)
         self.scheduler.remove_pod(uid)
 
     def _possible(self, wanted: Pod) -> list[str]:

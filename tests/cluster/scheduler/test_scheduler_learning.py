@@ -85,7 +85,9 @@ def test_counts_kept_up_to_date_equal_those_made_anew(
             kept.put_pod(wanted, names[node], kept.choose(wanted, names[node]))
             placed[wanted.uid] = wanted
         if ends and placed:
-            kept.remove_pod(placed.popitem()[0])
+            uid, ended = placed.popitem()
+            kept.ended(ended)
+            kept.remove_pod(uid)
     # What came since the mix was last weighed counts in both.
     kept._mix.version += 1
     anew = Fragmentation(kept._table, kept._mix)
@@ -195,6 +197,41 @@ def test_mix_counts_the_frequent_kinds_and_forgets(monkeypatch: pytest.MonkeyPat
     for number in range(2_000):
         mix.arrived(pod(f"c{number}", request(), cpu_milli=1000))
     assert list(dict(mix.kinds())) == [Kind(request(), 1000, None)]
+
+
+def test_turnover_is_of_those_that_came_and_remembered_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mix_module, "_REMEMBERED", 100)
+    mix = Mix()
+    one, other = pod("one", request()), pod("other")
+    for _ in range(150):
+        mix.arrived(one)
+        mix.arrived(other)
+    assert mix.turnover == 0
+    for _ in range(60):
+        mix.ended(one)
+        mix.ended(other)
+    assert mix.turnover == 60 / 150
+    for _ in range(50):
+        mix.arrived(one)
+    assert mix.turnover == 30 / 100
+    for _ in range(1000):
+        mix.ended(one)
+    assert mix.turnover == 1
+
+
+@pytest.mark.parametrize(("ends", "best"), [(False, "nearly"), (True, "half")])
+def test_nodes_that_will_soon_be_whole_are_left_alone_where_pods_end(*, ends: bool, best: str) -> None:
+    learned = Scheduler("fgd")
+    for name, there in (("nearly", 1), ("half", 4)):
+        learned.put_node(name, inventory(name, 8), 96_000, 1 << 20)
+        for number in range(there):
+            learned.put_pod(pod(f"{name}{number}", request()), name, {"c0": (f"GPU-{name}-{number}",)})
+    for number in range(200):
+        came = pod(f"p{number}", request(count=8 if number % 40 == 0 else 1), cpu_milli=1000)
+        learned.arrived(came)
+        if ends:
+            learned.ended(came)
+    assert learned.best(pod("anywhere", request(), cpu_milli=1000), ["nearly", "half"]) == best
 
 
 def test_states_of_times_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

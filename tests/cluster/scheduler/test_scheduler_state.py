@@ -47,3 +47,20 @@ def test_units_follow_when_a_node_leaves() -> None:
     known.change_nodes(Deleted(large))
     after = asked(known)
     assert (before.memory, after.memory) == (Memory(mib=8_000), Memory(units=8_000))
+
+
+@pytest.mark.parametrize(("runs", "heard"), [(True, ["one"]), (False, [])])
+def test_pod_that_is_gone_counts_as_ended_where_it_had_a_node(
+    monkeypatch: pytest.MonkeyPatch, *, runs: bool, heard: list[str]
+) -> None:
+    known = state()
+    ended: list[str] = []
+    monkeypatch.setattr(known.scheduler, "ended", lambda gone: ended.append(gone.name))
+    known.change_nodes(Listed([node("n0", 16_160)]))
+    one: dict[str, Any] = pod("one")
+    if runs:
+        one["spec"]["nodeName"] = "n0"
+    known.change_pods(Listed([one]), 0)
+    known.change_pods(Deleted(one), 1)
+    known.change_pods(Deleted(one), 2)
+    assert ended == heard

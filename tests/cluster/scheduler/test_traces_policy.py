@@ -32,6 +32,16 @@ def test_each_request_is_answered_within_what_the_nodes_have() -> None:
     assert policy.place(asked(7, 1, 10)) == {"node": None, "gpus": []}
 
 
+def test_request_that_waits_has_come_once_and_one_that_ends_is_heard_of() -> None:
+    policy = Policy(NODES[:1], "fgd")
+    policy.place(asked(0, 2, 1000))
+    for _ in range(3):
+        assert policy.place(asked(1, 1, 1000))["node"] is None
+    policy.end("p0")
+    assert policy.place(asked(1, 1, 1000))["node"] == "a"
+    assert policy.scheduler._mix.turnover == 0.5
+
+
 def test_picture_has_the_mean_of_each_policys_runs(tmp_path: Path) -> None:
     for name, offsets in (("one", (0, 1)), ("other", (2,))):
         runs = [{"curve": {str(at): min(at, 95) - off for at in range(131)}} for off in offsets]
