@@ -130,10 +130,16 @@ class Fragmentation:
             )
         self._cards[rows] = self._times[table.states[rows]].sum(axis=1)
         self._pods[rows] = pods = kinds.pods(self._cards[rows], table.cpu[rows])
-        np.subtract.at(self._left, self._model[rows], self._open[rows])
+        self._left -= self._by_model(rows)
         self._model[rows] = table.model[rows]
         self._open[rows] = pods * np.sqrt(kinds.part_not_larger(pods))
-        np.add.at(self._left, self._model[rows], self._open[rows])
+        self._left += self._by_model(rows)
+
+    def _by_model(self, rows: Rows) -> Doubles:
+        """What of these rows is open, [model, kind]. A product: numpy's add.at takes six times as long."""
+        of_model = np.arange(len(self._left))[:, None] == self._model[rows]
+        found: Doubles = of_model.astype(np.float64) @ self._open[rows].astype(np.float64)
+        return found
 
     def _weigh(self) -> None:
         """_weights[model, kind]: what the loss of one pod of the kind costs on a node of the model.
