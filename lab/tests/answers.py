@@ -4,18 +4,16 @@
 TOLD = "the firmware is told of what RM has made, and RM reads no field of the answer"
 LINKS = "nvidia-uvm asks how the card is linked to others, and nothing is moved between cards"
 
-# What a driver asks no longer, by the branch that was the first not to.
-LAST_ASKED_BEFORE = {
-    "NV2080_CTRL_CMD_NVLINK_GET_LINK_AND_CLOCK_INFO": 580,
-    "NV2080_CTRL_CMD_NVLINK_SYNC_LINK_MASKS_AND_VBIOS_INFO": 580,
+# What not every driver asks: the first branch that does, and the first that does no longer.
+ASKED = {
+    "NV2080_CTRL_CMD_NVLINK_GET_LINK_AND_CLOCK_INFO": (0, 570),
+    "NV2080_CTRL_CMD_INTERNAL_NVLINK_GET_LINK_AND_CLOCK_INFO": (570, 580),
+    "NV2080_CTRL_CMD_NVLINK_SYNC_LINK_MASKS_AND_VBIOS_INFO": (0, 580),
 }
 
 # A device's own address space, which RM makes when it is first needed.
 OWN_SPACE = {"NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES": TOLD}
-LINKED = {
-    "NV2080_CTRL_CMD_NVLINK_GET_LINK_AND_CLOCK_INFO": LINKS,
-    "NV2080_CTRL_CMD_NVLINK_SYNC_LINK_MASKS_AND_VBIOS_INFO": LINKS,
-}
+LINKED = dict.fromkeys(ASKED, LINKS)
 # A GPU and an address space that are registered with a file of nvidia-uvm, and go with it.
 REGISTERED = {
     "NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY": TOLD,
@@ -38,5 +36,5 @@ WORKING = {
 
 
 def not_asked(branch: int) -> frozenset[str]:
-    """What a driver of that branch does not ask, and older ones do."""
-    return frozenset(name for name, since in LAST_ASKED_BEFORE.items() if branch >= since)
+    """What a driver of that branch does not ask, and others do."""
+    return frozenset(name for name, (since, before) in ASKED.items() if not since <= branch < before)
