@@ -73,11 +73,13 @@ class Working:
         return self.on.uvm.call(numbers.UVM_REGISTER_CHANNEL, bytearray(params), 48, fd)
 
     def unregister(self) -> int:
+        # From 590 on a channel is looked for on all cards of the file.
         params = struct.pack("<16sIII", self.on.uuid, self.client.root, self.channel, 0)
-        return self.on.uvm.call(numbers.UVM_UNREGISTER_CHANNEL, bytearray(params), 24)
+        params = params[-params_bytes("UVM_UNREGISTER_CHANNEL") :]
+        return self.on.uvm.call(numbers.UVM_UNREGISTER_CHANNEL, bytearray(params), len(params) - 4)
 
     def schedule(self, on: bool) -> int:
-        params = struct.pack("<BB", on, 0)
+        params = bytes([on]).ljust(params_bytes("NVA06C_CTRL_CMD_GPFIFO_SCHEDULE"), b"\0")
         return self.client.control(self.group, numbers.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, params)[0]
 
 

@@ -35,6 +35,7 @@ static uint32_t no_fault_buffer(struct asked *asked)
 static const struct answer controls[] = {
     {0x20800a9b, fault_buffer, REAL, "faults are written where the driver says, as clc369.h has them", NULL},
     {0x20800a9c, no_fault_buffer, REAL, "no fault is written from then on", NULL},
+    {0x801813, unchanged, REAL, "the engines use that directory", NULL},
     {0x20800a36, answer_chip, REAL, "PCI ids as configuration space has them; register bases of dev_vm.h",
      NULL},
     {0x20800a40, answer_devices, MADE_UP, "one graphics and three copy engines", NULL},

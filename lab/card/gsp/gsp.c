@@ -9,7 +9,7 @@
 enum { ARGUMENTS_MAX = 64, ARGUMENT_BYTES = 32, SUSPENDED_AT = 0x40 / 4 };
 #define RMARGS    UINT64_C(0x524d41524753) /* "RMARGS", as a number */
 #define SUSPENDED (1u << 31)
-enum { UNSET_PAGE_DIRECTORY = 0x801814, COPY_PDES = 0x90f10106 };
+enum { SET_PAGE_DIRECTORY = 0x801813, UNSET_PAGE_DIRECTORY = 0x801814, COPY_PDES = 0x90f10106 };
 
 struct gsp {
     struct card *card;
@@ -107,6 +107,20 @@ static struct vaspace *vaspace_known(struct gsp *gsp, struct name name)
     return object ? object->vaspace : NULL;
 }
 
+/* Where the parameters of such a request begin is what its RPC and its control differ in. */
+static void set_page_directory(struct gsp *gsp, const struct rpc *rpc, uint32_t client, uint64_t params)
+{
+    enum { APERTURE_MASK = 3, IN_VIDEO = 0 };
+    const uint32_t *at = gsp->card->layout->value;
+    uint64_t to_space = at[AT_directory_space] - at[AT_directory_address],
+             to_flags = at[AT_directory_flags] - at[AT_directory_address];
+    uint64_t flags = number_at(rpc, params + to_flags, 4);
+
+    set_directory(
+        gsp, (struct name){client, (uint32_t)number_at(rpc, params + to_space, 4)},
+        (struct where){(flags & APERTURE_MASK) == IN_VIDEO ? VIDEO : HOST, number_at(rpc, params, 8)});
+}
+
 /* Controls that say where page tables are. The levels: address, bytes, aperture, page shift. */
 static void follow_control(struct gsp *gsp, const struct control_head *head, const struct rpc *rpc)
 {
@@ -118,6 +132,8 @@ static void follow_control(struct gsp *gsp, const struct control_head *head, con
         set_directory(
             gsp, (struct name){head->client, head->object},
             (struct where){number_at(rpc, levels + 16, 4) == 1 ? VIDEO : HOST, number_at(rpc, levels, 8)});
+    if (head->number == SET_PAGE_DIRECTORY)
+        set_page_directory(gsp, rpc, head->client, params);
     if (head->number == UNSET_PAGE_DIRECTORY) {
         vaspace = vaspace_known(gsp, (struct name){head->client, (uint32_t)number_at(rpc, params, 4)});
         if (vaspace)
@@ -186,19 +202,6 @@ static void update_bar(struct gsp *gsp, const struct rpc *rpc)
                    sizeof entry);
 }
 
-static void set_page_directory(struct gsp *gsp, const struct rpc *rpc)
-{
-    enum { APERTURE_MASK = 3, IN_VIDEO = 0 };
-    const uint32_t *at = gsp->card->layout->value;
-    const struct name name = {(uint32_t)number_at(rpc, 0, 4),
-                              (uint32_t)number_at(rpc, at[AT_directory_space], 4)};
-    uint64_t flags = number_at(rpc, at[AT_directory_flags], 4);
-
-    set_directory(gsp, name,
-                  (struct where){(flags & APERTURE_MASK) == IN_VIDEO ? VIDEO : HOST,
-                                 number_at(rpc, at[AT_directory_address], 8)});
-}
-
 /* What else than answering a request causes. */
 static void follow(struct gsp *gsp, const struct rpc *rpc)
 {
@@ -212,7 +215,7 @@ static void follow(struct gsp *gsp, const struct rpc *rpc)
     else if (rpc->function == at[AT_rpc_update_bar_pde])
         update_bar(gsp, rpc);
     else if (rpc->function == at[AT_rpc_set_page_directory])
-        set_page_directory(gsp, rpc);
+        set_page_directory(gsp, rpc, first.client, at[AT_directory_address]);
 }
 
 static void other(struct gsp *gsp, struct rpc *rpc)
