@@ -16,6 +16,7 @@
 #include "base/scoped.h"
 #include "engine_private.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
+#include "native_sched/process/address_space.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
@@ -149,8 +150,13 @@ static bool judge(struct look *l)
 static void suspect(struct look *l, struct tenant *t)
 {
     struct mgpu_engine *e = l->e;
-    bool unknown = judge(l);
+    bool unknown;
     uint32_t card = 0;
+
+    /* A child of this process has its descriptors until it has begun its program. */
+    if (address_space_same(getpid(), l->pid))
+        return;
+    unknown = judge(l);
     WITH_ENGINE(e);
 
     if (!t->id || t->lost || ((l->pid_ns || !t->pid_space) && !unknown))

@@ -54,6 +54,7 @@ STATIC_SOURCES = {
 UNMEDIATED = "unmediated.so"
 # Preloaded, it moves a program's wall clock.
 MOVED_CLOCK = "moved_clock.so"
+ABOUT_TO_EXEC = "about_to_exec.so"
 # One for each attempt to get past the boundary: they need nothing but a kernel.
 HOSTILE = {path.stem: path for path in sorted((SOURCES / "hostile").glob("*.c"))}
 INSIDE = "/programs"
@@ -108,7 +109,7 @@ def _compile(folder: Path) -> None:
     commands = [
         ["gcc", *flags, "-o", folder / name, SOURCES / f"{name}.c", "-lpthread", "-ldl"] for name in NAMES
     ]
-    preloaded = {UNMEDIATED: REPOSITORY / "tests" / "bench", MOVED_CLOCK: SOURCES}
+    preloaded = {UNMEDIATED: REPOSITORY / "tests" / "bench", MOVED_CLOCK: SOURCES, ABOUT_TO_EXEC: SOURCES}
     commands += [
         ["gcc", *flags, "-shared", "-fPIC", "-o", folder / name, (of / name).with_suffix(".c"), "-ldl"]
         for name, of in preloaded.items()

@@ -200,6 +200,7 @@ C_LAYERS: dict[str, set[str]] = {
         "native_sched/core",
         "native_sched/nvidia/driver",
         "native_sched/loop",
+        "native_sched/process",
     },
     "runtime_hook/common": {"base"},
     "runtime_hook/hook": {"base", "runtime_hook/common"},
