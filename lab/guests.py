@@ -77,7 +77,7 @@ def prepared(kind: Kind) -> Iterator[Prepared]:
             initramfs=folder / "initramfs",
             disks=[qemu.Disk(images.root_image(kernel)), qemu.Disk(images.project_image(kernel.guest))],
             cards=sockets,
-            append=f"firmware_class.path=/lab/firmware {kind.append}".rstrip(),
+            append=" ".join(("firmware_class.path=/lab/firmware", kernel.boot, kind.append)).rstrip(),
         )
         guest.initramfs.write_bytes(_initramfs(kind))
         reports = [folder / f"answers{number}.jsonl" for number in range(kind.cards)]

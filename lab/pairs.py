@@ -13,7 +13,7 @@ from lab.error import LabError
 class Kernel:
     """suite: Debian's release, whose compiler builds; guest: that of the guest's root.
 
-    image, headers: packages; release is what `uname -r` says.
+    image, headers: packages; release is what `uname -r` says. boot: words of its command line, besides.
     """
 
     release: str
@@ -21,6 +21,7 @@ class Kernel:
     image: str
     compiler: str
     guest: str
+    boot: str = ""
 
     @property
     def headers(self) -> str:
@@ -53,8 +54,14 @@ class Pair:
 # 6.1.0-56 of bookworm-security, and trixie's 6.12.107 and 6.12.117, have another pci_resize_resource(), with
 # which 550 does not compile.
 LINUX_6_1 = Kernel("6.1.0-50-amd64", "bookworm", "linux-image-6.1.0-50-amd64-unsigned", "gcc-12", "bookworm")
+# Its timer is set anew at each tick unless it is a periodic one, and in QEMU both processors lost theirs at times.
 LINUX_6_12 = Kernel(
-    "6.12.95+deb12-amd64", "bookworm-backports", "linux-image-6.12.95+deb12-amd64", "gcc-12", "trixie"
+    "6.12.95+deb12-amd64",
+    "bookworm-backports",
+    "linux-image-6.12.95+deb12-amd64",
+    "gcc-12",
+    "trixie",
+    boot="highres=off",
 )
 
 DRIVER_535 = Driver("535.261.03", "bookworm", "535.261.03-1")
