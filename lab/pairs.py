@@ -54,7 +54,7 @@ class Pair:
 # 6.1.0-56 of bookworm-security, and trixie's 6.12.107 and 6.12.117, have another pci_resize_resource(), with
 # which 550 does not compile.
 LINUX_6_1 = Kernel("6.1.0-50-amd64", "bookworm", "linux-image-6.1.0-50-amd64-unsigned", "gcc-12", "bookworm")
-# Its timer is set anew at each tick unless it is a periodic one, and in QEMU both processors lost theirs at times.
+# Its timer is set anew at each tick unless it is periodic, and in QEMU both processors lost theirs at times.
 LINUX_6_12 = Kernel(
     "6.12.95+deb12-amd64",
     "bookworm-backports",
