@@ -60,21 +60,21 @@ def main(
 ) -> None:
     """Run lab/tests in a guest with NVIDIA's driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
     try:
-        named = pairs.with_driver(pairs.named(pair), modules) if modules else pairs.named(pair)
-        chosen = pairs.PAIRS if every_pair else (named,)
-        machines = [(one, chip) for one in chosen]
+        one = pairs.named(pair)
+        chosen = pairs.PAIRS if every_pair else (pairs.with_driver(one, modules) if modules else one,)
+        machines = [(each, chip) for each in chosen]
         if every_pair:
             machines += [(pairs.PAIRS[0], other) for other in OTHER_CHIPS]
         kinds = [
-            Kind(one, card.absolute(), of, cards, memory_mib, engine=engine, modules=modules)
-            for one, of in machines
+            Kind(each, card.absolute(), of, cards, memory_mib, engine=engine, modules=modules)
+            for each, of in machines
         ]
         if interactive:
             sys.exit(shell.prompt(kinds[0]))
         which = collection.every if tests or every or every_pair else collection.usual
-        chosen_tests = collection.tests(tests, collection.short if short else which)
+        named = collection.tests(tests, collection.short if short else which)
         with _record(every_pair) as say:
-            sys.exit(judge(kinds, chosen_tests, say))
+            sys.exit(judge(kinds, named, say))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)

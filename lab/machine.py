@@ -22,8 +22,8 @@ from lab.error import LabError
 SOCKET_S = 15
 TAIL_LINES = 4
 POLL_S = 0.1
-# What a guest that runs a test says each five seconds of its time (lab/guest/agent.py) comes that late at
-# most: one stood still once, its processors halted; its test's limit would have ended it after 40 minutes.
+# A guest that runs a test sends a beat each five seconds of its time (lab/guest/agent.py). A busy host delays
+# them, for less than this. A test's own limit, times the runner's patience, may be 40 minutes.
 SILENT_S = 240
 # A program's own fault is a line too: "general protection fault ip:". A trace alone is none of the kernel's:
 # NVIDIA's driver prints one when a card that it waits for is lost, and warns when nvidia-uvm lets go of one.

@@ -40,7 +40,7 @@ def run(kind: Kind, tests: Sequence[Named], say: Callable[[str], None]) -> Itera
     say(f"lab: {', '.join(took)}; an attach took {max(attached['guest_s']):.2f} s of the guest's time")
 
 
-def _verdict(guest: Running, test: Named, needless: Collection[str]) -> Verdict:
+def _verdict(guest: Running, test: Named, unasked: Collection[str]) -> Verdict:
     marks = [report.stat().st_size for report in guest.reports]
     limit_s = test.claim.limit_s
     if test.claim.alone:
@@ -49,7 +49,7 @@ def _verdict(guest: Running, test: Named, needless: Collection[str]) -> Verdict:
     held = [report.read_bytes() for report in guest.reports]
     before = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[:mark])]
     during = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[mark:])]
-    return judged(test.name, test.claim, done["failed"], during, before, needless)
+    return judged(test.name, test.claim, done["failed"], during, before, unasked)
 
 
 def _answers(report: bytes) -> list[Answer]:

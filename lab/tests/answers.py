@@ -4,7 +4,7 @@
 TOLD = "the firmware is told of what RM has made, and RM reads no field of the answer"
 LINKS = "nvidia-uvm asks how the card is linked to others, and nothing is moved between cards"
 
-# What not every driver asks: the first branch that does, and the first that does no longer.
+# Controls that only some drivers call: the first branch that does, and the first later one that does not.
 ASKED = {
     "NV2080_CTRL_CMD_NVLINK_GET_LINK_AND_CLOCK_INFO": (0, 570),
     "NV2080_CTRL_CMD_INTERNAL_NVLINK_GET_LINK_AND_CLOCK_INFO": (570, 580),

@@ -142,7 +142,7 @@ class _Unix(http.client.HTTPConnection):
 
 @contextmanager
 def _no_longer_than(seconds: float, link: socket.socket) -> Iterator[None]:
-    """A socket's own time limit is for each read alone, and a node may send a byte each. TimeoutError."""
+    """TimeoutError. A socket's own time limit is for one read, and a node may send one byte for each."""
     late = threading.Event()
 
     def end() -> None:

@@ -107,7 +107,7 @@ static struct vaspace *vaspace_known(struct gsp *gsp, struct name name)
     return object ? object->vaspace : NULL;
 }
 
-/* Where the parameters of such a request begin is what its RPC and its control differ in. */
+/* The RPC and the control have the same parameters, at another place (params). */
 static void set_page_directory(struct gsp *gsp, const struct rpc *rpc, uint32_t client, uint64_t params)
 {
     enum { APERTURE_MASK = 3, IN_VIDEO = 0 };
