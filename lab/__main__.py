@@ -13,7 +13,7 @@ import click
 from lab import collection, pairs, runner, shell, verdicts
 from lab.claims import Claim
 from lab.error import LabError
-from lab.guests import Kind
+from lab.guests import GuestSpec
 from lab.places import BUILD, LAB
 from lab.play import compare
 
@@ -60,21 +60,23 @@ def main(
 ) -> None:
     """Run lab/tests in a guest with NVIDIA's driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
     try:
+        if every_pair and modules:
+            raise LabError("--modules fit one kernel, not every pair's: name it by --pair")
         one = pairs.named(pair)
         chosen = pairs.PAIRS if every_pair else (pairs.with_driver(one, modules) if modules else one,)
         machines = [(each, chip) for each in chosen]
         if every_pair:
             machines += [(pairs.PAIRS[0], other) for other in OTHER_CHIPS]
-        kinds = [
-            Kind(each, card.absolute(), of, cards, memory_mib, engine=engine, modules=modules)
+        specs = [
+            GuestSpec(each, card.absolute(), of, cards, memory_mib, engine=engine, modules=modules)
             for each, of in machines
         ]
         if interactive:
-            sys.exit(shell.prompt(kinds[0]))
+            sys.exit(shell.prompt(specs[0]))
         which = collection.every if tests or every or every_pair else collection.usual
         named = collection.tests(tests, collection.short if short else which)
         with _record(every_pair) as say:
-            sys.exit(judge(kinds, named, say))
+            sys.exit(judge(specs, named, say))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)
@@ -103,18 +105,18 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def judge(kinds: Sequence[Kind], named: Sequence[collection.Named], say: Callable[[str], None]) -> int:
+def judge(specs: Sequence[GuestSpec], named: Sequence[collection.Named], say: Callable[[str], None]) -> int:
     """A guest that breaks ends its own tests. The exit status."""
     found: dict[str, list[verdicts.Verdict]] = {}
     failed = False
-    for kind in kinds:
-        judged = found.setdefault(f"{kind.pair.name}, {kind.chip}", [])
-        of_pair = [test for test in named if _is_for(test.claim, kind)]
-        for cards in sorted({max(test.claim.cards, kind.cards) for test in of_pair}):
-            some = [test for test in of_pair if max(test.claim.cards, kind.cards) == cards]
-            say(f"lab: {kind.pair.name}, {cards} x {kind.chip}")
+    for spec in specs:
+        judged = found.setdefault(f"{spec.pair.name}, {spec.chip}", [])
+        of_pair = [test for test in named if _is_for(test.claim, spec)]
+        for cards in sorted({max(test.claim.cards, spec.cards) for test in of_pair}):
+            some = [test for test in of_pair if max(test.claim.cards, spec.cards) == cards]
+            say(f"lab: {spec.pair.name}, {cards} x {spec.chip}")
             try:
-                for verdict in runner.run(dataclasses.replace(kind, cards=cards), some, say):
+                for verdict in runner.run(dataclasses.replace(spec, cards=cards), some, say):
                     judged.append(verdict)
                     failed |= verdict.state == verdicts.FAILED
             except LabError as error:
@@ -125,8 +127,8 @@ def judge(kinds: Sequence[Kind], named: Sequence[collection.Named], say: Callabl
     return int(failed)
 
 
-def _is_for(claim: Claim, kind: Kind) -> bool:
-    return kind.pair.driver.branch >= claim.since and kind.chip not in claim.not_on
+def _is_for(claim: Claim, spec: GuestSpec) -> bool:
+    return spec.pair.driver.branch >= claim.since and spec.chip not in claim.not_on
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 MEMORY_MIB = 3072
 # Time from the ACPI timer is QEMU's clock. TCG's TSC runs ahead by minutes on a busy host: RM times out.
 # There the kernel also counts too few of the timer's interrupts, and panics unless it takes them for granted.
-STEADY = "clocksource=acpi_pm tsc=unstable nowatchdog no_timer_check nohz=off"
+STEADY = "clocksource=acpi_pm tsc=unstable nowatchdog no_timer_check"
 # A kernel that is broken ends, and with -no-reboot QEMU does.
 DYING = "oops=panic panic=-1"
 QUICK = "mitigations=off nokaslr random.trust_cpu=on"

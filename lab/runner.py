@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 
 from lab.collection import Named
-from lab.guests import Kind, Running, running
+from lab.guests import GuestSpec, Running, running
 from lab.tests.answers import not_asked
 from lab.verdicts import Answer, Verdict, judged
 
@@ -16,7 +16,7 @@ DOWN_S = 60
 ATTACH_S = 400
 
 
-def run(kind: Kind, tests: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
+def run(spec: GuestSpec, tests: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
     """Its last line says how long each file of tests took, and what comes before and after them."""
     took, laps = [], [time.monotonic()]
 
@@ -24,14 +24,14 @@ def run(kind: Kind, tests: Sequence[Named], say: Callable[[str], None]) -> Itera
         laps.append(time.monotonic())
         took.append(f"{what} {laps[-1] - laps[-2]:.1f} s")
 
-    with running(kind) as guest:
+    with running(spec) as guest:
         lap("made and up")
         # Before any test: what the GSP says as a card is attached falls into none.
-        attached = guest.machine.ask({"attach": kind.cards}, ATTACH_S)
+        attached = guest.machine.ask({"attach": spec.cards}, ATTACH_S)
         lap("attached")
         for file, some in groupby(tests, lambda test: test.name.partition(".")[0]):
             for test in some:
-                verdict = _verdict(guest, test, not_asked(kind.pair.driver.branch))
+                verdict = _verdict(guest, test, not_asked(spec.pair.driver.branch))
                 say(verdict.line())
                 yield verdict
             lap(file)

@@ -20,7 +20,7 @@ from tests.support.places import REPOSITORY
 # What is fetched and built the first time is in it.
 pytestmark = pytest.mark.timeout(1800)
 
-WISH = guests.Kind(pairs.PAIRS[0], CARD)
+SPEC = guests.GuestSpec(pairs.PAIRS[0], CARD)
 WITHIN_S = 60
 
 
@@ -46,7 +46,7 @@ def test_dead_kernels_are_one_line_and_leave_nothing() -> None:
     pids: list[int] = []
 
     def asked() -> None:
-        with guests.running(WISH) as guest:
+        with guests.running(SPEC) as guest:
             pids.extend(process.pid for process in (*guest.machine.cards, guest.machine.qemu))
             guest.machine.ask({"run": "tests.lab.seeded:oops", "limit_s": 60}, WITHIN_S)
 

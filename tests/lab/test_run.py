@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from lab import pairs, runner
-from lab.__main__ import judge
+from lab.__main__ import judge, main
 from lab.claims import Claim
 from lab.collection import Named
 from lab.error import LabError
-from lab.guests import Kind
+from lab.guests import GuestSpec
 from lab.verdicts import PASSED, Verdict
 
 
@@ -19,15 +20,15 @@ def test_guest_that_breaks_leaves_the_other_pairs_and_what_it_had_decided(
 ) -> None:
     tests = [Named(f"lab.tests.file:{name}", Claim((name,), (), (), 60, False)) for name in ("one", "two")]
 
-    def run(kind: Kind, some: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
+    def run(spec: GuestSpec, some: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
         for test in some:
-            if kind.pair == pairs.PAIRS[0] and test is tests[1]:
+            if spec.pair == pairs.PAIRS[0] and test is tests[1]:
                 raise LabError("the guest's kernel died")
             yield Verdict(test.name, PASSED, "", test.claim.rows)
 
     monkeypatch.setattr(runner, "run", run)
     said: list[str] = []
-    assert judge([Kind(pair, Path("card")) for pair in pairs.PAIRS[:2]], tests, said.append) == 1
+    assert judge([GuestSpec(pair, Path("card")) for pair in pairs.PAIRS[:2]], tests, said.append) == 1
     first, second = (pair.name for pair in pairs.PAIRS[:2])
     assert said[:-1] == [
         f"lab: {first}, 1 x ga102",
@@ -36,3 +37,11 @@ def test_guest_that_breaks_leaves_the_other_pairs_and_what_it_had_decided(
         f"lab: {first}, ga102 does not decide: two",
     ]
     assert said[-1].startswith("lab: 1 rows decided on each of 2 pairs and chips")
+
+
+def test_modules_of_one_kernel_are_not_put_into_every_pairs_guest(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["--every-pair", "--modules", str(tmp_path)])
+    assert (done.exit_code, done.output) == (
+        1,
+        "lab: --modules fit one kernel, not every pair's: name it by --pair\n",
+    )
