@@ -14,6 +14,7 @@ from tests.bench import (
     churn,
     cluster,
     colocation,
+    engines,
     extender,
     grid,
     idle,
@@ -51,6 +52,7 @@ WITH_PROGRAMS = {
     "chips": chips.measure,
     "nodes": nodes.measure,
     "reclaim": reclaim.measure,
+    "engines": engines.measure,
 }
 ALONE = {
     "polls": polls.measure,

@@ -31,9 +31,10 @@ from tests.support.programs import UNMEDIATED, Programs, inside
 TURNS, STARTS = 9, 9
 # Starts that take as long as real ones: fewer.
 LONG_TURNS, LONG_STARTS = 7, 3
-ENV = {"MGPU_MEMORY_MIB": "4096"}
+SHARE, WHOLE = {"MGPU_MEMORY_MIB": "4096"}, {"MGPU_GPUS": "1"}
 # Of what a supervisor adds that only copies. An empty one cannot be had that close: docs/benchmarks.md.
 MOST_OF_COPYING = 1.5
+MOST_OF_WHOLE = 1.25
 MOST_KINDS = 8
 DRIVER = f"driver-version={VERSION}"
 
@@ -88,10 +89,12 @@ def _script(mgpu: Arbiter) -> Iterator[Path]:
         yield folder
 
 
-def _inside(mgpu: Arbiter, built: Programs, folder: Path, starts: int = STARTS) -> Times:
+def _inside(
+    mgpu: Arbiter, built: Programs, folder: Path, starts: int = STARTS, env: dict[str, str] = SHARE
+) -> Times:
     mount = {"destination": "/script", "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
     words = (inside("replay"), "/script/script", str(starts), str(INIT_ENDS), str(CONTEXT_ENDS))
-    with bundle(*words, env=ENV, mounts=[built.oci_mount, mount]) as made:
+    with bundle(*words, env=env, mounts=[built.oci_mount, mount]) as made:
         done = made.run(mgpu.runtime)
     assert done.status == 0, str(done)
     return _times(done.out)
@@ -111,20 +114,22 @@ def _beside(mgpu: Arbiter, built: Programs, folder: Path, *how: str, starts: int
 
 
 def measure(built: Programs) -> list[Row]:
-    """By turns: mediated; under a supervisor that lets every call go on; unmediated. One card carries them
-    all out.
+    """By turns: mediated with a share, and with a whole card; under a supervisor that lets every call go on;
+    unmediated. One card carries them all out.
     """
-    sides: dict[str, list[Times]] = {"mediated": [], "supervised": [], "copying": [], "plain": []}
+    names = ("mediated", "whole", "supervised", "copying", "plain")
+    sides: dict[str, list[Times]] = {name: [] for name in names}
     with one_cpu(), arbiter.running("titan-rtx", sim_options=(DRIVER,)) as mgpu, _script(mgpu) as folder:
         for _ in range(TURNS):
             sides["mediated"].append(_inside(mgpu, built, folder))
+            sides["whole"].append(_inside(mgpu, built, folder, env=WHOLE))
             for how in ("supervised", "copying"):
                 sides[how].append(_beside(mgpu, built, folder, how))
             sides["plain"].append(_beside(mgpu, built, folder))
         alone = _beside(mgpu, built, folder)
-    mediated, supervised, copying, plain = (_by_call(found) for found in sides.values())
-    added, floor, copied = (
-        sum(side.values()) - sum(plain.values()) for side in (mediated, supervised, copying)
+    mediated, whole, supervised, copying, plain = (_by_call(found) for found in sides.values())
+    added, of_whole, floor, copied = (
+        sum(side.values()) - sum(plain.values()) for side in (mediated, whole, supervised, copying)
     )
     return [
         Row(
@@ -150,6 +155,13 @@ def measure(built: Programs) -> list[Row]:
             value=added / copied,
             unit="x",
             target=MOST_OF_COPYING,
+        ),
+        Row(
+            name="added with a whole card, over what an empty supervisor adds; beside: with a share over that",
+            value=of_whole / floor,
+            unit="x",
+            baseline=added / floor,
+            target=MOST_OF_WHOLE,
         ),
         *_stages(mediated, supervised, plain),
         *(row for known in PUBLISHED for row in _published(built, known, alone)),

@@ -103,6 +103,23 @@ def peers(device: Any) -> dict[str, Any]:
     return {"same": back == content, "arch": [device.arch, other.arch]}
 
 
+def transfers(device: Any) -> dict[str, Any]:
+    """From the first card to the second, each waited for."""
+    other = Device["NV:1"]
+    here, there = (each.allocator.alloc(BLOCK, BufferSpec(nolru=True)) for each in (device, other))
+    content, back = bytearray(os.urandom(MIB) * (BLOCK // MIB)), bytearray(BLOCK)
+    device.allocator._copyin(here, memoryview(content))
+    device.synchronize()
+    took_us = []
+    for _ in range(20):
+        began_ns = time.monotonic_ns()
+        other.allocator._transfer(there, here, BLOCK, src_dev=device, dest_dev=other)
+        other.synchronize()
+        took_us.append((time.monotonic_ns() - began_ns) / 1000)
+    other.allocator._copyout(memoryview(back), there)
+    return {"same": back == content, "took_us": took_us}
+
+
 def work(device: Any) -> Iterator[dict[str, Any]]:
     """Copies for as long as it is told to."""
     for seed, line in enumerate(sys.stdin):

@@ -44,6 +44,7 @@ STATIC_SOURCES = {
     "many_objects": SOURCES / "many_objects.c",
     "many_files": SOURCES / "many_files.c",
     "steadfast": SOURCES / "steadfast.c",
+    "engines": SOURCES / "engines.c",
     "mappings": SOURCES / "mappings.c",
     "memory_paths": SOURCES / "memory_paths.c",
     "own_ioctls": SOURCES / "own_ioctls.c",

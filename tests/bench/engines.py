@@ -1,0 +1,133 @@
+"""What a share of several cards or engines has beside a simple one: copies from card to card, beside the same
+ones of the machine itself; and how soon it is suspended with all engines at work, beside each alone.
+"""
+
+import bisect
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from sim import cards
+from sim.cards import Span
+from tests.bench.colocation import PERIOD_MS, SHORT_HOLD_MS, US, Stamp, as_hardware, burst, node
+from tests.bench.rows import Row, compared, quantile
+from tests.support import arbiter, host
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import bundle
+from tests.support.commands import Done, attempt
+from tests.support.foreign import CASES, foreign_bundle
+from tests.support.places import FOREIGN_PACKAGES
+from tests.support.programs import UNMEDIATED, Programs, inside
+from tests.support.started import foreground
+
+TRANSFERS, TURNS = "tinygrad_cases.py", 9
+SUSPENDS = 300
+ENGINES = ("graphics", "copy", "video")
+OFFLINE = {
+    "MGPU_MEMORY_MIB": "2048",
+    "MGPU_QOS": "offline",
+    "NVIDIA_DRIVER_CAPABILITIES": "compute,video",
+}
+MOST_OF_ONE, MOST_OF_PLAIN = 1.2, 1.02
+
+
+def _mediated(mgpu: Arbiter) -> Done:
+    with foreign_bundle(TRANSFERS, "transfers", memory_mib=4096, env={"MGPU_GPUS": "2"}) as made:
+        return made.run(mgpu.runtime)
+
+
+def _alone(mgpu: Arbiter, built: Programs) -> Done:
+    """On the machine itself, with the simulated cards for its driver."""
+    env = {
+        **os.environ,
+        "LD_PRELOAD": str(built.folder / UNMEDIATED),
+        "MGPU_CARD_SOCKET": str(mgpu.root / "sim" / "card.sock"),
+        "PYTHONPATH": str(FOREIGN_PACKAGES),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return attempt(sys.executable, CASES / TRANSFERS, "transfers", env=env)
+
+
+def _copy_us(done: Done) -> float:
+    assert done.status == 0, done
+    found = json.loads(done.out.splitlines()[-1])["transfers"]
+    assert found["same"]
+    return float(median(found["took_us"]))
+
+
+def measure_transfers(built: Programs) -> Iterator[Row]:
+    """tinygrad's own, by turns on the same cards."""
+    ours, plain = [], []
+    with arbiter.running("a10:2") as mgpu:
+        for _ in range(TURNS):
+            ours.append(_copy_us(_mediated(mgpu)))
+            plain.append(_copy_us(_alone(mgpu, built)))
+    yield from compared(
+        "tinygrad copies 64 MiB from one shared card to the other", ours, plain, MOST_OF_PLAIN
+    )
+
+
+def _suspend_us(stamps: Sequence[Stamp], found: Sequence[Span], engines: Sequence[str]) -> Iterator[float]:
+    """Of the requests that found offline on all of these engines: until it is off the last of them."""
+    off = {
+        name: [span.end_ns for span in found if (span.kind, span.engine) == ("disable", name)]
+        for name in engines
+    }
+    on = {name: [span for span in found if (span.kind, span.engine) == ("run", name)] for name in engines}
+    for stamp in stamps:
+        running = [
+            any(span.start_ns <= stamp.submit_ns < span.end_ns for span in on[name]) for name in engines
+        ]
+        places = [bisect.bisect_left(off[name], stamp.submit_ns) for name in engines]
+        if all(running) and all(place < len(off[name]) for name, place in zip(engines, places, strict=True)):
+            last_ns = max(off[name][place] for name, place in zip(engines, places, strict=True))
+            yield (last_ns - stamp.submit_ns) / US
+
+
+def _suspended(built: Programs, shared: Path, engines: Sequence[str]) -> list[float]:
+    with node("h200:1", hold_ms=SHORT_HOLD_MS) as mgpu:
+        as_hardware(mgpu)
+        with (
+            bundle(inside("engines"), *engines, env=OFFLINE, mounts=[built.oci_mount]) as made,
+            foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        ):
+            assert running.line() == "works"
+            [offline] = mgpu.containers()
+            stamps, _ = burst(mgpu, shared, period_ms=PERIOD_MS, kernels=1, kernel_us=200, requests=SUSPENDS)
+            history = cards.timeline(mgpu.root / "sim" / "admin.sock", 0, 0)
+    assert not history.lost
+    theirs = [span for span in history.spans if span.tgid == offline["pid"]]
+    return list(_suspend_us(stamps, theirs, engines))
+
+
+def measure_suspends(built: Programs, shared: Path) -> Iterator[Row]:
+    """A card that shares its graphics engine by time may have offline off it before mgpu asks; it is never
+    off the others before.
+    """
+    alone = {name: _suspended(built, shared, (name,)) for name in ENGINES}
+    slowest = max(ENGINES, key=lambda name: median(alone[name]))
+    together = _suspended(built, shared, ENGINES)
+    title = f"offline suspended on three engines, {len(together)} trials"
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        yield Row(
+            name=f"{title}, {name}; beside: on {slowest} alone",
+            value=quantile(together, share),
+            unit="us",
+            baseline=quantile(alone[slowest], share),
+        )
+    for name in ENGINES:
+        yield Row(
+            name=f"the same p50 over that on {name} alone",
+            value=median(together) / median(alone[name]),
+            unit="x",
+            target=MOST_OF_ONE,
+        )
+
+
+def measure(built: Programs) -> Iterator[Row]:
+    with host.home("bench") as shared:
+        yield from measure_transfers(built)
+        yield from measure_suspends(built, shared)
