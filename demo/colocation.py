@@ -117,7 +117,7 @@ def _judge(
     for request in requests[1:]:
         gone = next((at for at in off if at >= request.submit_ns), request.done_ns)
         ended = max(span.end_ns for span in mine if span.start_ns < request.done_ns)
-        back = next((span.start_ns for span in theirs if span.start_ns >= ended), None)
+        back = next((span.start_ns for span in theirs if span.start_ns >= max(gone, ended)), None)
         suspend_us.append((gone - request.submit_ns) / US)
         start_us.append((request.first_start_ns - request.submit_ns) / US)
         stolen_ns += _overlap(theirs, gone, ended + int(HOLD_MS * MS))

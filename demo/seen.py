@@ -38,7 +38,7 @@ def granted(report: Report, arbiter: Arbiter, container: Container, promise: Pro
         [_row(*views) for views in zip(inside, reported, outside, strict=False)],
     )
     report.say(
-        "What is used beyond what was allocated is the CUDA context's own, which counts against the cap."
+        "A CUDA context and page tables count against the cap, too: they are used beyond what was allocated."
     )
     mib, size_bytes = f"{promise.memory_mib} MiB", f"{promise.memory_mib * MIB} bytes"
     report.check("GPUs that gpustat sees", promise.cards, len(inside))
@@ -54,8 +54,9 @@ def granted(report: Report, arbiter: Arbiter, container: Container, promise: Pro
         f"error {CUDA_ERROR_OUT_OF_MEMORY} (out of memory)",
         _answer(reported, "one_byte_more"),
     )
-    all_held = all(card["taken_bytes"] == card["free_bytes"] for card in reported)
-    report.check("all that was free could be allocated", True, all_held and bool(reported))
+    # Page tables of so many blocks take less than a hundredth.
+    held = all(card["taken_bytes"] >= 0.99 * card["free_bytes"] for card in reported)
+    report.check("all that was free could be allocated, but for page tables", True, held and bool(reported))
     within = all(card["used_bytes"] <= card["memory_mib"] * MIB for card in outside)
     report.check("no GPU holds more than its cap", True, within and bool(outside))
 

@@ -31,8 +31,8 @@ cp -a /lab/. /root/lab"""
 
 @dataclass(frozen=True)
 class GuestSpec:
-    """What a guest is made of. card: the program that plays the cards; chip: its name of one. engine: mgpu's, in
-    place of the one that is installed. modules: a folder with the driver's two, in place of the pair's.
+    """What a guest is made of. card: the program that plays the cards; chip: its name of one. engine: mgpu's,
+    in place of the one that is installed. modules: a folder with the driver's two, in place of the pair's.
     """
 
     pair: Pair

@@ -2,7 +2,6 @@
 ones of the machine itself; and how soon it is suspended with all engines at work, beside each alone.
 """
 
-import bisect
 import json
 import os
 import sys
@@ -70,21 +69,20 @@ def measure_transfers(built: Programs) -> Iterator[Row]:
     )
 
 
-def _suspend_us(stamps: Sequence[Stamp], found: Sequence[Span], engines: Sequence[str]) -> Iterator[float]:
+def _off_us(stamp: Stamp, theirs: Sequence[Span], engine: str) -> float | None:
+    """Until offline is off the engine; None where it was not on it."""
+    on = [span for span in theirs if (span.kind, span.engine) == ("run", engine)]
+    off_ns = [span.end_ns for span in theirs if (span.kind, span.engine) == ("disable", engine)]
+    after = [end_ns for end_ns in off_ns if end_ns >= stamp.submit_ns]
+    if after and any(span.start_ns <= stamp.submit_ns < span.end_ns for span in on):
+        return (after[0] - stamp.submit_ns) / US
+    return None
+
+
+def _suspend_us(stamps: Sequence[Stamp], theirs: Sequence[Span], engines: Sequence[str]) -> list[float]:
     """Of the requests that found offline on all of these engines: until it is off the last of them."""
-    off = {
-        name: [span.end_ns for span in found if (span.kind, span.engine) == ("disable", name)]
-        for name in engines
-    }
-    on = {name: [span for span in found if (span.kind, span.engine) == ("run", name)] for name in engines}
-    for stamp in stamps:
-        running = [
-            any(span.start_ns <= stamp.submit_ns < span.end_ns for span in on[name]) for name in engines
-        ]
-        places = [bisect.bisect_left(off[name], stamp.submit_ns) for name in engines]
-        if all(running) and all(place < len(off[name]) for name, place in zip(engines, places, strict=True)):
-            last_ns = max(off[name][place] for name, place in zip(engines, places, strict=True))
-            yield (last_ns - stamp.submit_ns) / US
+    each = [[_off_us(stamp, theirs, engine) for engine in engines] for stamp in stamps]
+    return [max(us for us in one if us is not None) for one in each if None not in one]
 
 
 def _suspended(built: Programs, shared: Path, engines: Sequence[str]) -> list[float]:
@@ -100,7 +98,7 @@ def _suspended(built: Programs, shared: Path, engines: Sequence[str]) -> list[fl
             history = cards.timeline(mgpu.root / "sim" / "admin.sock", 0, 0)
     assert not history.lost
     theirs = [span for span in history.spans if span.tgid == offline["pid"]]
-    return list(_suspend_us(stamps, theirs, engines))
+    return _suspend_us(stamps, theirs, engines)
 
 
 def measure_suspends(built: Programs, shared: Path) -> Iterator[Row]:

@@ -22,7 +22,7 @@ AS_PROMISED: dict[str, list[dict[str, Any]]] = {
             "device_total_bytes": 4309 * MIB,
             "total_bytes": 4309 * MIB,
             "free_bytes": 4109 * MIB,
-            "taken_bytes": 4109 * MIB,
+            "taken_bytes": 4096 * MIB,
             "one_byte_more": 2,
         }
         for _ in range(2)
@@ -79,7 +79,7 @@ def test_demo_without_faults_passes() -> None:
         lambda views: views["cuda"][0].update(total_bytes=16160 * MIB),
         lambda views: views["cuda"][0].update(device_total_bytes=4309 * MIB - 1),
         lambda views: views["cuda"][1].update(one_byte_more=0),
-        lambda views: views["cuda"][1].update(taken_bytes=4108 * MIB),
+        lambda views: views["cuda"][1].update(taken_bytes=4060 * MIB),
         lambda views: views["cards"][1].update(used_bytes=4309 * MIB + 1),
     ],
 )
