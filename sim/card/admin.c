@@ -124,15 +124,21 @@ static void print_timeline(struct rm *rm, const char *arguments, FILE *out)
         gpu_print_timeline(rm->cards[minor].gpu, since, out);
 }
 
+static struct sim_card *named_card(struct rm *rm, const char *arguments)
+{
+    unsigned minor;
+    char rest;
+
+    return sscanf(arguments, "%u%c", &minor, &rest) == 1 ? card_by_minor(rm, minor) : NULL;
+}
+
 /* "lose MINOR": the card falls off the bus, until it is reset. */
 static void lose(struct rm *rm, const char *arguments, FILE *out)
 {
     struct sim_card *card;
-    unsigned minor;
-    char rest;
 
     LOCKED(&rm->lock);
-    card = sscanf(arguments, "%u%c", &minor, &rest) == 1 ? card_by_minor(rm, minor) : NULL;
+    card = named_card(rm, arguments);
     if (card && !card->lost) {
         card->lost = true;
         gpu_lose(card->gpu);
@@ -158,11 +164,9 @@ static uint32_t users_of(struct rm *rm, const struct sim_card *card)
 static void reset(struct rm *rm, const char *arguments, FILE *out)
 {
     struct sim_card *card;
-    unsigned minor;
-    char rest;
 
     LOCKED(&rm->lock);
-    card = sscanf(arguments, "%u%c", &minor, &rest) == 1 ? card_by_minor(rm, minor) : NULL;
+    card = named_card(rm, arguments);
     if (card) {
         uint32_t users = users_of(rm, card);
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 typedef uint32_t (*construct_fn)(struct rm_call *call, struct rm_object *object);
-typedef void (*release_fn)(struct rm_object *object);
 
 static uint32_t device(struct rm_call *call, struct rm_object *object)
 {
@@ -87,11 +86,6 @@ static uint32_t memory(struct rm_call *call, struct rm_object *object)
     params->limit = params->size - 1;
     memory_say_pages(params, page);
     return NV_OK;
-}
-
-static void memory_free(struct rm_object *object)
-{
-    sysmem_put(object->memory);
 }
 
 /* Of the engines that the chip has. */
@@ -198,20 +192,6 @@ static uint32_t peers(struct rm_call *call, struct rm_object *object)
     return NV_OK;
 }
 
-#define ENDED (UINT32_MAX - 1) /* the class of an object of which the handle alone is left */
-
-/* They end with either subdevice, and their handle is taken until FREE (serverFreeResourceTree()). */
-static void end_peers(struct rm *rm, const struct rm_object *subdevice)
-{
-    for (struct rm_object *object = subdevice->client->root.child; object; object = object->next)
-        if (object->class_id == NV50_P2P &&
-            (object->peers[0] == subdevice->handle || object->peers[1] == subdevice->handle)) {
-            while (object->child)
-                object_free(rm, object->child);
-            object->class_id = ENDED;
-        }
-}
-
 enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 enum { ANY_OF_CARD = NV20_SUBDEVICE_0 - 1 };   /* a device or a subdevice */
@@ -227,12 +207,12 @@ static const struct class_rule {
     uint32_t class_id, parent_class;
     enum params params;
     construct_fn construct;
-    release_fn release;
+    void (*release)(struct rm_object *object);
 } rules[] = {
     {NV01_DEVICE_0, NV01_ROOT_CLIENT, READ, device, vaspace_free},
     {NV20_SUBDEVICE_0, NV01_DEVICE_0, OPTIONAL, subdevice, NULL},
     {NV01_MEMORY_LOCAL_USER, ANY_OF_CARD, EXACT, memory, memory_free},
-    {NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, BY_ALLOC_MEMORY, EXACT, NULL, memory_free},
+    {NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, BY_ALLOC_MEMORY, EXACT, NULL, NULL},
     {NV01_MEMORY_SYSTEM, NV01_DEVICE_0, EXACT, system_memory_alloc, system_memory_free},
     {FERMI_VASPACE_A, ANY_OF_CARD, ANY, vaspace_alloc, vaspace_free},
     {KEPLER_CHANNEL_GROUP_A, NV01_DEVICE_0, EXACT, channel_group_alloc, channel_group_free},
@@ -312,17 +292,6 @@ static bool below(const struct class_rule *rule, const struct rm_object *above)
     return rule->parent_class == ANY_PARENT || above->class_id == rule->parent_class;
 }
 
-void class_release(struct rm *rm, struct rm_object *object)
-{
-    const struct class_rule *rule = rule_of(object->class_id);
-
-    dma_forget(rm, object);
-    if (object->class_id == NV20_SUBDEVICE_0)
-        end_peers(rm, object);
-    if (rule && rule->release)
-        rule->release(object);
-}
-
 /* Its name is what the caller has written as the client: RM looks at no other (serverAllocClient()). */
 static uint32_t alloc_client(struct rm_call *call, uint32_t name, uint32_t *handle)
 {
@@ -381,6 +350,7 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
     object = object_create(call->rm, above, name, class_id);
     if (!object)
         return NV_ERR_NO_MEMORY;
+    object->release = rule->release;
     status = NV_OK;
     if (rule->construct && !(object->card && object->card->lost))
         status = rule->construct(call, object);

@@ -45,6 +45,11 @@ void system_memory_free(struct rm_object *object)
         sysmem_put(memory);
 }
 
+void memory_free(struct rm_object *object)
+{
+    sysmem_put(object->memory);
+}
+
 /* Of a context share or an address space that a group or a channel names. NULL: it is neither. */
 static struct vaspace *vaspace_of(struct rm *rm, const struct rm_object *who, uint32_t handle)
 {

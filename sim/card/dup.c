@@ -8,6 +8,7 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
 
     if (!object)
         return NULL;
+    object->release = source->release;
     object->memory_bytes = source->memory_bytes;
     if (class_has_names(source->class_id) && source->memory)
         object->memory = sysmem_take(source->memory);

@@ -156,32 +156,18 @@ static void object_unlink(struct rm_object *object)
         object->parent->child = object->next;
 }
 
-void object_free(struct rm *rm, struct rm_object *object)
+void object_drop(struct rm *rm, struct rm_object *object)
 {
-    while (object->child)
-        object_free(rm, object->child);
-    class_release(rm, object);
-    hash_remove(rm, object);
-    leave_aliases(object);
-    if (object->bytes)
-        heap_give(&object->card->heap, object->bytes);
-    if (object == &object->client->root) {
-        os_events_end(rm, 0, object->handle);
-        client_unlink(rm, object->client);
-        sysmem_quota_put(object->client->sysmem);
-        free(object->client);
-        return;
-    }
-    object_unlink(object);
-    free(object);
-}
+    struct rm_client *client = object->client;
 
-void objects_free_file(struct rm *rm, const struct sim_file *file)
-{
-    for (struct rm_client *client = rm->clients, *next; client; client = next) {
-        next = client->next;
-        if (client->file == file)
-            object_free(rm, &client->root);
+    hash_remove(rm, object);
+    if (object == &client->root) {
+        client_unlink(rm, client);
+        sysmem_quota_put(client->sysmem);
+        free(client);
+    } else {
+        object_unlink(object);
+        free(object);
     }
 }
 

@@ -76,10 +76,13 @@ static uint32_t make(struct rm_call *call, struct rm_alloc_memory *asked)
     if (!object)
         return NV_ERR_NO_MEMORY;
     if (asked->class_id == NV01_MEMORY_SYSTEM) {
+        object->release = system_memory_free;
         object->memory = sysmem_create(&client->sysmem, asked->root, asked->handle, bytes);
         mapped = object->memory;
-    } else
+    } else {
+        object->release = memory_free;
         object->memory = reach(call->tgid, asked->memory, bytes, &mapped);
+    }
     if (mapped)
         return NV_OK;
     object_free(call->rm, object);

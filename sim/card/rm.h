@@ -4,7 +4,8 @@
  *   uevent.c  what the node is told of them, reload.c the driver loaded anew
  *   files.c   open files, hang-up, subscribers
  *   objects.c clients and object trees
- *   classes.c what allocating an object of a class does, and freeing one
+ *   classes.c what allocating an object of a class does
+ *   end.c     what ends with an object
  *   compute.c the classes of channels: groups, channels, their memory and doorbells
  *   escapes.c the ioctls, controls.c the control commands
  *   dup.c     memory that has several names
@@ -51,6 +52,8 @@ struct rm_object {
     struct rm_object *parent, *child, *next, *prev;
     struct rm_object *hash_next;
     struct sim_card *card; /* NULL above a device */
+    /* Ends what its class has made of it, before the object itself is freed; NULL: nothing. */
+    void (*release)(struct rm_object *object);
     uint64_t bytes;        /* taken from the card's heap */
     uint64_t memory_bytes; /* the same for all names of a memory */
     uint32_t handle, class_id;
@@ -195,11 +198,13 @@ const struct rm_object *object_device(const struct rm_object *object);
 uint32_t object_new_handle(struct rm *rm, struct rm_client *client);
 /* Takes heap for an object; false when the card has no room. */
 bool object_take(struct rm_object *object, uint64_t bytes);
-/* Frees the object and everything below it; a root object's client with it. */
-void object_free(struct rm *rm, struct rm_object *object);
-void objects_free_file(struct rm *rm, const struct sim_file *file);
+/* It is found and counted no more, and freed; a root object's client with it. */
+void object_drop(struct rm *rm, struct rm_object *object);
 /* Whether the client holds an object of that class on that card. */
 bool client_has_class(const struct rm_client *client, const struct sim_card *card, uint32_t class_id);
+/* end.c: frees the object and everything below it; a root object's client with it. */
+void object_free(struct rm *rm, struct rm_object *object);
+void objects_free_file(struct rm *rm, const struct sim_file *file);
 
 /* dup.c: the escapes DUP_OBJECT and SHARE, and what happens to memory whose one name ends. */
 int dup_object(struct rm_call *call);
@@ -222,8 +227,6 @@ bool class_is_shared(uint32_t class_id);
 /* classes.c: an enum rm_status. *handle 0 = choose one. */
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
                      uint32_t class_id);
-/* Ends what the object's class made, before the object itself is freed. */
-void class_release(struct rm *rm, struct rm_object *object);
 
 /* memory_params.c: NV_OK, or what RM refuses all memory with. */
 uint32_t memory_params_status(const struct rm_memory *params);
@@ -239,6 +242,7 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object);
 uint32_t channel_alloc(struct rm_call *call, struct rm_object *object);
 uint32_t usermode_alloc(struct rm_call *call, struct rm_object *object);
 void system_memory_free(struct rm_object *object);
+void memory_free(struct rm_object *object);
 void vaspace_free(struct rm_object *object);
 void channel_group_free(struct rm_object *object);
 void channel_free(struct rm_object *object);

@@ -5,14 +5,12 @@ enum { CAPTURE_NONE = 0, CAPTURE_MODES = 3 };
 
 CUresult cuStreamIsCapturing(CUstream handle, int *status)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
-    if (!error && !status)
-        error = CUDA_ERROR_INVALID_VALUE;
-    if (!error)
-        *status = CAPTURE_NONE;
-    return error;
+    if (!status)
+        return CUDA_ERROR_INVALID_VALUE;
+    *status = CAPTURE_NONE;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCaptureInfo(CUstream stream, int *status, uint64_t *id)
@@ -42,11 +40,8 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, C
 
 CUresult cuStreamBeginCapture_v2(CUstream handle, int mode)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
-    if (error)
-        return error;
     return mode < 0 || mode >= CAPTURE_MODES ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 

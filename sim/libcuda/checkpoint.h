@@ -1,9 +1,9 @@
 /* Process checkpoints: cuCheckpoint*. A process that has called cuInit has a thread for them, which takes
  * requests from a socket of its own. Callers find thread and socket below /proc and fetch the socket, which
  * needs the rights of a tracer: no name that a namespace could hide, and no signal.
- *   checkpoint_call.c    the caller's half      checkpoint_thread.c  states and requests
- *   checkpoint_move.c    everything away and back                    saved.c  bytes of one object
- *   gate.h               calls that wait meanwhile
+ *   checkpoint_call.c    the caller's half      checkpoint_thread.c  states, and what leads to the next
+ *   checkpoint_socket.c  requests               checkpoint_move.c    everything away and back
+ *   saved.c              bytes of one object    gate.h               calls that wait meanwhile
  * A locked process has all submitted work done, and its calls wait. A checkpointed one has nothing of the
  * driver's: no file, no object, no memory of a card. Its addresses stay taken, its handles stay good. */
 #ifndef MGPU_SIM_CUDA_CHECKPOINT_H
@@ -36,6 +36,14 @@ struct checkpoint_reply {
 void checkpoint_start(void);
 /* In a forked child. */
 void checkpoint_forget(void);
+
+/* checkpoint_socket.c. */
+bool requests_open(void);
+void requests_close(void);
+/* Waits. A question for the state gets that one until the request is answered. false: the socket is closed.
+ */
+bool request_next(struct checkpoint_request *request, CUprocessState state);
+void request_answer(CUresult result, CUprocessState state);
 /* This process's own socket, -1: none. */
 int checkpoint_socket(void);
 /* For a while at most, or until something comes. false: the caller has gone, and the request with it. */

@@ -2,98 +2,19 @@
 #include "checkpoint.h"
 #include "stream.h"
 #include "thread.h"
-#include <poll.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { LINGER_NS = 200 * 1000, NS_PER_MS = 1000 * 1000, NONE = -1 };
+enum { NS_PER_MS = 1000 * 1000 };
 
-static int callers_end = NONE, own_end = NONE;
 static bool started;
 static CUprocessState state;
-static struct {
-    int reply_fd;       /* of the request that is being done */
-    bool another_waits; /* that is no question for the state: it stays in the socket */
-} now;
-
-int checkpoint_socket(void)
-{
-    return callers_end;
-}
-
-static void close_end(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = NONE;
-}
 
 void checkpoint_forget(void)
 {
-    close_end(&callers_end);
-    close_end(&own_end);
+    requests_close();
     started = false;
     state = CU_PROCESS_STATE_RUNNING;
-}
-
-/* The socket for the answer; NONE: what came is no request. */
-static int receive(struct checkpoint_request *request, int flags)
-{
-    char control[CMSG_SPACE(sizeof(int))];
-    struct iovec part = {request, sizeof *request};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t bytes = recvmsg(own_end, &message, MSG_CMSG_CLOEXEC | flags);
-    const struct cmsghdr *header = bytes > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    int fd;
-
-    if (!header || header->cmsg_type != SCM_RIGHTS)
-        return NONE;
-    memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    if (bytes == sizeof *request && request->pair_count <= RM_MAX_CARDS)
-        return fd;
-    close(fd);
-    return NONE;
-}
-
-static void answer(int fd, CUresult result)
-{
-    struct checkpoint_reply reply = {(int32_t)result, state};
-
-    send(fd, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
-}
-
-/* A question for the state is answered at once. */
-static void look_at_next(void)
-{
-    struct checkpoint_request request;
-    int fd;
-
-    now.another_waits = recv(own_end, &request, sizeof request, MSG_PEEK | MSG_DONTWAIT) > 0 &&
-                        request.op != CHECKPOINT_STATE;
-    if (now.another_waits)
-        return;
-    fd = receive(&request, MSG_DONTWAIT);
-    if (fd >= 0)
-        answer(fd, CUDA_SUCCESS);
-}
-
-bool checkpoint_linger(void)
-{
-    static const struct timespec least = {.tv_nsec = LINGER_NS};
-    struct pollfd looked[] = {{.fd = now.reply_fd}, {.fd = own_end, .events = POLLIN}};
-
-    ppoll(looked, now.another_waits ? 1 : 2, &least, NULL);
-    if (looked[0].revents)
-        return false;
-    if (looked[1].revents & POLLIN)
-        look_at_next();
-    return true;
 }
 
 /* No call is under way, nothing submitted is left to do, and no function of the program's will run. */
@@ -156,27 +77,22 @@ static void *work(void *unused)
 
     (void)unused;
     gate_exempt();
-    for (;;) {
-        now.another_waits = false;
-        now.reply_fd = receive(&request, 0);
-        if (now.reply_fd >= 0)
-            answer(now.reply_fd, serve(&request));
-        else if (recv(own_end, &request, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
-            return NULL; /* the program has closed it */
+    while (request_next(&request, state)) {
+        CUresult result = serve(&request);
+
+        request_answer(result, state);
     }
+    return NULL;
 }
 
 void checkpoint_start(void)
 {
     char name[16], own_name[16];
-    int ends[2];
 
-    if (started || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+    if (started || !requests_open())
         return;
-    callers_end = ends[0];
-    own_end = ends[1];
     /* It has its maker's name from its first moment, so that it is found once cuInit() has returned. */
-    snprintf(name, sizeof name, CHECKPOINT_THREAD, callers_end);
+    snprintf(name, sizeof name, CHECKPOINT_THREAD, checkpoint_socket());
     prctl(PR_GET_NAME, own_name);
     prctl(PR_SET_NAME, name);
     started = thread_start(work, NULL);

@@ -93,8 +93,7 @@ CUresult cuCtxDestroy(CUcontext context)
 
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
@@ -117,8 +116,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
 
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;

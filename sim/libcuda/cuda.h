@@ -59,6 +59,9 @@ struct entry enter(void);
 struct entry enter_device(CUdevice device);
 /* current.c. CUDA_ERROR_INVALID_CONTEXT when the thread has none; *context is the current one. */
 struct entry enter_context(CUcontext *context);
+#define ENTER_CONTEXT(entry, context) \
+    CUcontext context;                \
+    ENTER(entry, enter_context(&(context)))
 
 /* Lock held. Nothing to do where the process has a session. */
 CUresult session_open(void);

@@ -87,8 +87,7 @@ static CUevent event_hold_recorded(CUevent handle, struct record *record, CUresu
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     struct CUevent_st *event;
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (flags & CU_EVENT_INTERPROCESS)
         return CUDA_ERROR_NOT_SUPPORTED;

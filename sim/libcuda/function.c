@@ -67,32 +67,28 @@ CUresult function_cache_config(CUfunction handle, int config)
 
 CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     return function_attribute(value, attribute, function, context->device->card);
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     return function_set_attribute(function, attribute, value, context->device->card);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, int config)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     return function_cache_config(function, config);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction function, int config)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (!function_find(function))
         return CUDA_ERROR_INVALID_HANDLE;

@@ -142,8 +142,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle, unsigned 
 {
     const struct CUgraph_st *graph;
     struct CUgraphExec_st *exec;
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     graph = (const struct CUgraph_st *)object_find(handle, OBJECT_GRAPH);
     if (!out || !graph || flags & ~(unsigned long long)INSTANTIATE_FLAGS)

@@ -111,8 +111,7 @@ CUresult cuMemHostUnregister(void *pointer)
 static CUresult host_flags(const void *pointer, unsigned int *flags)
 {
     const struct range *range;
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     range = range_at((uintptr_t)pointer);
     if (!range || range_is_on_card(range))

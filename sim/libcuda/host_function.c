@@ -157,10 +157,8 @@ static CUresult enqueue(CUstream handle, const struct call *asked_for)
 {
     struct call *call;
     CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
-    if (error)
-        return error;
     call = malloc(sizeof *call);
     if (!call)
         return CUDA_ERROR_OUT_OF_MEMORY;

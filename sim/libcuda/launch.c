@@ -21,11 +21,10 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
     struct launch launch = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, params, extra};
     struct sim_command command;
     CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
     (void)shared_bytes;
-    if (!error)
-        error = command_of(function, stream, &launch, &command);
+    error = command_of(function, stream, &launch, &command);
     return error ? error : stream_submit(stream, SIM_ENGINE_GRAPHICS, (struct commands){&command, 1});
 }
 

@@ -21,8 +21,7 @@ void limits_default(CUcontext context)
 
 CUresult cuCtxGetLimit(size_t *value, int limit)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -34,8 +33,7 @@ CUresult cuCtxGetLimit(size_t *value, int limit)
 
 CUresult cuCtxSetLimit(int limit, size_t value)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (limit < 0 || limit >= CONTEXT_LIMITS)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
@@ -45,8 +43,7 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 
 CUresult cuCtxGetCacheConfig(int *config)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
@@ -56,8 +53,7 @@ CUresult cuCtxGetCacheConfig(int *config)
 
 CUresult cuCtxSetCacheConfig(int config)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (config < 0 || config >= CACHE_CONFIGS)
         return CUDA_ERROR_INVALID_VALUE;
@@ -67,8 +63,7 @@ CUresult cuCtxSetCacheConfig(int config)
 
 CUresult cuCtxGetSharedMemConfig(int *config)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
@@ -78,8 +73,7 @@ CUresult cuCtxGetSharedMemConfig(int *config)
 
 CUresult cuCtxSetSharedMemConfig(int config)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (config < 0 || config >= BANK_CONFIGS)
         return CUDA_ERROR_INVALID_VALUE;
@@ -89,8 +83,7 @@ CUresult cuCtxSetSharedMemConfig(int config)
 
 CUresult cuCtxSetFlags(unsigned int flags)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (flags & ~(unsigned int)SETTABLE_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;

@@ -39,8 +39,7 @@ static bool is_managed(CUdeviceptr pointer, size_t bytes)
 
 static CUresult check_managed(CUdeviceptr pointer, size_t bytes)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     return is_managed(pointer, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -95,11 +94,8 @@ static CUmemLocation place_of_device(CUdevice device)
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned int flags,
                                CUstream handle)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
-    if (error)
-        return error;
     return flags ? CUDA_ERROR_INVALID_VALUE : tell(UVM_MIGRATE, pointer, bytes, &location);
 }
 
@@ -160,11 +156,8 @@ CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, int *attributes, si
 
 CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t bytes, unsigned int flags)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
-    if (error)
-        return error;
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
     return check_managed(pointer, bytes ? bytes : 1);

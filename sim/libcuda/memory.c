@@ -7,8 +7,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     static const uint32_t indices[] = {RM_FB_HEAP_FREE, RM_FB_TOTAL_RAM_SIZE};
     uint32_t kib[2] = {0}, status;
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (!free_bytes || !total_bytes)
         return CUDA_ERROR_INVALID_VALUE;
@@ -122,8 +121,7 @@ CUresult cuMemFree(CUdeviceptr pointer)
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
 {
     const struct range *range;
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     range = range_in_use(pointer);
     if (!range)

@@ -25,8 +25,7 @@ static int blocks_that_fit(const struct rmc_card *card, unsigned int threads, si
 /* Left at once: what the program is asked while it counts may call us. */
 static CUresult card_for(CUfunction function, const struct rmc_card **card)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     *card = context->device->card;
     return function_find(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;

@@ -28,8 +28,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice device, CUd
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -39,8 +38,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     return context_live(peer) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
 }

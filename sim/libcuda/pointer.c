@@ -100,8 +100,7 @@ CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr pointer)
 {
     const struct range *range;
     union value value;
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
+    ENTER_CONTEXT(entry, context);
 
     range = range_in_use(pointer);
     if (!data || !range)

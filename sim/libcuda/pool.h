@@ -1,4 +1,6 @@
-/* Memory pools: which there are, what they keep. All with the library's lock held. */
+/* Memory pools, with the library's lock held unless it says otherwise.
+ *   pool.c  which there are, what they keep    pool_call.c  cuMemAllocAsync, cuMemFreeAsync
+ *   pool_attribute.c  cuMemPool* */
 #ifndef MGPU_SIM_CUDA_POOL_H
 #define MGPU_SIM_CUDA_POOL_H
 #include "objects.h"
@@ -26,4 +28,9 @@ CUmemoryPool pool_current(struct device *device);
 struct pool_use pool_use(CUmemoryPool pool);
 /* Of what is not used. */
 void pool_trim(const struct rmc *rm, CUmemoryPool pool, uint64_t keep);
+/* The range is the pool's again once the mark is reached. */
+void pool_free(struct range *range, CUcontext context, mark_t mark);
+/* Without the lock: what was freed and has come so far; all of it goes to the driver, or what is above the
+ * pools' thresholds. */
+void pools_reuse(bool all);
 #endif

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PRIORITY_LEAST = 0, PRIORITY_GREATEST = -5 };
-
 static void stream_free(struct object *object)
 {
     struct CUstream_st *stream = (struct CUstream_st *)object;
@@ -33,11 +31,6 @@ void stream_release(CUstream *stream)
         return;
     object_release(&(*stream)->object);
     gate_leave();
-}
-
-static bool is_legacy(const struct CUstream_st *stream)
-{
-    return stream->lane == LEGACY_LANE;
 }
 
 static bool is_blocking(const struct CUstream_st *stream)
@@ -79,7 +72,7 @@ static void wait_for_others(struct prologue *prologue, const struct CUstream_st 
 {
     struct engines *engines = channel->engines;
 
-    if (is_legacy(stream))
+    if (stream_is_legacy(stream))
         for (uint32_t i = 0; i < CHANNELS; i++)
             wait_for(prologue, channel, blocking_mark(engines, i));
     else if (is_blocking(stream))
@@ -103,7 +96,7 @@ CUresult stream_submit_marked(CUstream stream, enum sim_engine_index engine, str
                            is_blocking(stream), mark);
     if (!error) {
         __atomic_store_n(&stream->last, *mark, __ATOMIC_RELEASE);
-        if (is_legacy(stream))
+        if (stream_is_legacy(stream))
             __atomic_store_n(&engines->legacy, *mark, __ATOMIC_RELEASE);
     }
     return error;
@@ -127,7 +120,7 @@ CUresult stream_wait(CUstream stream)
     struct engines *engines = engines_of(stream);
     CUresult error = mark_wait(engines, __atomic_load_n(&stream->last, __ATOMIC_ACQUIRE));
 
-    for (uint32_t i = 0; i < CHANNELS && is_legacy(stream) && !error; i++)
+    for (uint32_t i = 0; i < CHANNELS && stream_is_legacy(stream) && !error; i++)
         error = mark_wait(engines, blocking_mark(engines, i));
     if (!error)
         work_settle();
@@ -139,126 +132,9 @@ bool stream_idle(CUstream stream)
     struct engines *engines = engines_of(stream);
     bool idle = mark_reached(engines, __atomic_load_n(&stream->last, __ATOMIC_ACQUIRE));
 
-    for (uint32_t i = 0; i < CHANNELS && is_legacy(stream) && idle; i++)
+    for (uint32_t i = 0; i < CHANNELS && stream_is_legacy(stream) && idle; i++)
         idle = mark_reached(engines, blocking_mark(engines, i));
     if (idle)
         work_settle();
     return idle;
-}
-
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
-{
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
-
-    if (!stream || flags & ~(unsigned int)CU_STREAM_NON_BLOCKING)
-        return CUDA_ERROR_INVALID_VALUE;
-    *stream = stream_make(context, engines_lane(context->engines));
-    if (!*stream)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    (*stream)->flags = flags;
-    (*stream)->priority = priority < PRIORITY_GREATEST ? PRIORITY_GREATEST
-                          : priority > PRIORITY_LEAST  ? PRIORITY_LEAST
-                                                       : priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
-{
-    return cuStreamCreateWithPriority(stream, flags, PRIORITY_LEAST);
-}
-
-CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-    CUcontext context;
-    ENTER(entry, enter_context(&context));
-
-    if (least)
-        *least = PRIORITY_LEAST;
-    if (greatest)
-        *greatest = PRIORITY_GREATEST;
-    return CUDA_SUCCESS;
-}
-
-/* Work that it still holds goes on. */
-CUresult cuStreamDestroy_v2(CUstream handle)
-{
-    struct object *object;
-    ENTER(entry, enter());
-
-    object = object_find(handle, OBJECT_STREAM);
-    if (!object || is_legacy(handle) || handle->thread)
-        return CUDA_ERROR_INVALID_HANDLE;
-    object_remove(object);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamDestroy(CUstream handle)
-{
-    return cuStreamDestroy_v2(handle);
-}
-
-CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
-{
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    if (error)
-        return error;
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = stream->flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetPriority(CUstream handle, int *priority)
-{
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    if (error)
-        return error;
-    if (!priority)
-        return CUDA_ERROR_INVALID_VALUE;
-    *priority = stream->priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
-{
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    if (error)
-        return error;
-    if (!context)
-        return CUDA_ERROR_INVALID_VALUE;
-    *context = stream->object.context;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
-{
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    if (error)
-        return error;
-    if (!id)
-        return CUDA_ERROR_INVALID_VALUE;
-    *id = (uintptr_t)stream;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
-{
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    if (error)
-        return error;
-    if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = ordinal_of(stream->object.context->device);
-    return CUDA_SUCCESS;
 }

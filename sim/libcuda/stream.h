@@ -1,5 +1,6 @@
 /* What programs submit: streams, events, kernels, copies, graphs.
- *   stream.c  cuStream*, order between streams     default.c   handles that mean a default stream
+ *   stream.c  order between streams               stream_call.c  cuStream*
+ *   default.c   handles that mean a default stream
  *   event.c   cuEvent*                             sync.c      cuCtxSynchronize, cuStreamSynchronize, …Query
  *   module.c  cuModule*                            launch.c    cuLaunchKernel
  *   function.c  cuFunc*                            library.c   cuLibrary*, cuKernel*
@@ -30,6 +31,11 @@ static inline struct engines *engines_of(const struct CUstream_st *stream)
     return stream->object.context->engines;
 }
 
+static inline bool stream_is_legacy(const struct CUstream_st *stream)
+{
+    return stream->lane == LEGACY_LANE;
+}
+
 /* Lock held. NULL: out of memory. */
 CUstream stream_make(CUcontext context, unsigned int lane);
 /* Holds the stream that a handle means, in a passage of the gate. *error is set exactly when the answer is
@@ -37,6 +43,12 @@ CUstream stream_make(CUcontext context, unsigned int lane);
 CUstream stream_hold(CUstream handle, CUresult *error);
 void stream_release(CUstream *stream);
 #define HELD_STREAM __attribute__((cleanup(stream_release))) CUstream
+/* Its function returns the error where the handle means no stream. */
+#define HOLD_STREAM(stream, handle)                            \
+    CUresult stream##_error;                                   \
+    HELD_STREAM stream = stream_hold(handle, &stream##_error); \
+    if (stream##_error)                                        \
+    return stream##_error
 
 /* One ring entry behind everything that the stream must wait for; waits for room, so without the library's
  * lock. */

@@ -2,19 +2,17 @@
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
-    return error ? error : stream_wait(stream);
+    return stream_wait(stream);
 }
 
 CUresult cuStreamQuery(CUstream handle)
 {
     CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
+    HOLD_STREAM(stream, handle);
 
-    if (!error)
-        error = engines_error(engines_of(stream));
+    error = engines_error(engines_of(stream));
     if (error)
         return error;
     return stream_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -37,10 +35,9 @@ static CUresult wait_for_all(struct engines *engines)
 
 CUresult cuCtxSynchronize(void)
 {
-    CUresult error;
-    HELD_STREAM legacy = stream_hold(CU_STREAM_LEGACY, &error);
+    HOLD_STREAM(legacy, CU_STREAM_LEGACY);
 
-    return error ? error : wait_for_all(engines_of(legacy));
+    return wait_for_all(engines_of(legacy));
 }
 
 static CUcontext context_named(CUcontext context, CUresult *error)

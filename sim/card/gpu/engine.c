@@ -8,34 +8,6 @@ static bool unfinished(const struct gpu_channel *channel)
     return channel && channel->executing && channel->remaining_ns < channel->kernel_ns;
 }
 
-static void run_told(struct gpu_engine *engine)
-{
-    if (engine->at_ns > engine->run_start_ns)
-        group_record(engine->running, TIMELINE_RUN, engine->run_start_ns, engine->at_ns);
-    engine->run_start_ns = engine->at_ns;
-}
-
-void engine_progress(struct gpu_engine *engine)
-{
-    uint64_t passed_ns = engine->gpu->at_ns - engine->at_ns;
-
-    if (engine->state != ENGINE_RUNNING)
-        return;
-    if (engine->kernel)
-        engine->kernel->remaining_ns -= passed_ns;
-    engine->running->totals.run_ns += passed_ns;
-    engine->run_ns += passed_ns;
-    utilization_ran(engine, engine->at_ns, engine->gpu->at_ns);
-    engine->at_ns = engine->gpu->at_ns;
-}
-
-void engine_cut_run(struct gpu_engine *engine)
-{
-    engine_progress(engine);
-    if (engine->state == ENGINE_RUNNING)
-        run_told(engine);
-}
-
 static void idle(struct gpu_engine *engine, struct gpu_group *resident)
 {
     engine->state = ENGINE_IDLE;
@@ -47,7 +19,7 @@ static void idle(struct gpu_engine *engine, struct gpu_group *resident)
 
 static void leave(struct gpu_engine *engine, struct gpu_group *resident)
 {
-    run_told(engine);
+    engine_cut_run(engine);
     idle(engine, resident);
 }
 
@@ -143,32 +115,6 @@ uint64_t engine_evict(struct gpu_group *group, bool save)
     if (engine->resident == group && !save)
         engine->resident = NULL;
     return engine->gpu->at_ns;
-}
-
-void engine_drop_kernel(struct gpu_channel *channel)
-{
-    struct gpu_engine *engine = channel->group->engine;
-
-    if (engine->kernel == channel) {
-        engine_progress(engine);
-        engine->kernel = NULL;
-    }
-    channel->executing = false;
-}
-
-bool engine_loads(const struct gpu_group *group)
-{
-    return group->engine->state == ENGINE_LOADING && group->engine->moving == group;
-}
-
-void engine_slip(struct gpu_engine *engine, uint64_t slip_ns)
-{
-    if (engine->state == ENGINE_RUNNING)
-        run_told(engine);
-    engine->at_ns += slip_ns;
-    engine->run_start_ns += slip_ns;
-    engine->slice_end_ns += slip_ns;
-    engine->switch_end_ns += slip_ns;
 }
 
 static uint64_t work_ns(const struct gpu_engine *engine)

@@ -4,17 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The memory is also the program's, which writes to it at any time: every word is read once, then checked. */
-static uint32_t read32(const struct sysmem *memory, uint64_t at)
-{
-    return __atomic_load_n((const uint32_t *)(const void *)(memory->at + at), __ATOMIC_ACQUIRE);
-}
-
-static uint64_t read64(const struct sysmem *memory, uint64_t at)
-{
-    return __atomic_load_n((const uint64_t *)(const void *)(memory->at + at), __ATOMIC_ACQUIRE);
-}
-
 static void write32(const struct sysmem *memory, uint64_t at, uint32_t value)
 {
     __atomic_store_n((uint32_t *)(void *)(memory->at + at), value, __ATOMIC_RELEASE);
@@ -23,99 +12,6 @@ static void write32(const struct sysmem *memory, uint64_t at, uint32_t value)
 static void write64(const struct sysmem *memory, uint64_t at, uint64_t value)
 {
     __atomic_store_n((uint64_t *)(void *)(memory->at + at), value, __ATOMIC_RELEASE);
-}
-
-static bool channel_has_work(const struct gpu_channel *channel)
-{
-    return !channel->off && !channel->failed && !channel->faulted && !channel->waits_for &&
-           (channel->fetched_count || channel->get != channel->put);
-}
-
-bool group_has_work(const struct gpu_group *group)
-{
-    for (const struct gpu_channel *channel = group->channels; channel; channel = channel->next)
-        if (channel_has_work(channel))
-            return true;
-    return false;
-}
-
-struct gpu_channel *group_pick(struct gpu_group *group)
-{
-    struct gpu_channel *channel = group->turn;
-
-    for (uint32_t i = 0; i < group->channel_count; i++) {
-        if (!channel)
-            channel = group->channels;
-        if (channel_has_work(channel)) {
-            group->turn = channel;
-            return channel;
-        }
-        channel = channel->next;
-    }
-    return NULL;
-}
-
-void channel_unblock(struct gpu_channel *channel)
-{
-    struct gpu *gpu = channel->group->gpu;
-
-    if (!channel->waits_for)
-        return;
-    sysmem_put(channel->waits_for);
-    channel->waits_for = NULL;
-    gpu->blocked_count--;
-    if (channel->next_blocked)
-        channel->next_blocked->prev_blocked = channel->prev_blocked;
-    if (channel->prev_blocked)
-        channel->prev_blocked->next_blocked = channel->next_blocked;
-    else
-        gpu->blocked = channel->next_blocked;
-}
-
-static void block(struct gpu_channel *channel, struct sysmem *memory)
-{
-    struct gpu *gpu = channel->group->gpu;
-
-    channel->waits_for = memory;
-    channel->prev_blocked = NULL;
-    channel->next_blocked = gpu->blocked;
-    if (gpu->blocked)
-        gpu->blocked->prev_blocked = channel;
-    gpu->blocked = channel;
-    gpu->blocked_count++;
-}
-
-/* Only a new channel goes on. */
-void channel_fail(struct gpu_channel *channel)
-{
-    engine_drop_kernel(channel);
-    channel_unblock(channel);
-    channel->failed = true;
-    channel->faulted = false;
-    channel->fetched_count = 0;
-    channel->begun = false;
-    channel->group->totals.errors++;
-}
-
-void channel_fault(struct gpu_channel *channel, uint64_t address)
-{
-    const struct gpu_faults *faults = &channel->group->gpu->faults;
-
-    channel->faulted = faults->tell && faults->tell(faults->of, channel->layout.instance, address);
-    if (!channel->faulted)
-        channel_fail(channel);
-}
-
-void gpu_replay(struct gpu *gpu, bool cancelled)
-{
-    for (struct gpu_group *group = gpu->groups; group; group = group->next) {
-        for (struct gpu_channel *channel = group->channels; channel; channel = channel->next) {
-            if (channel->faulted && cancelled)
-                channel_fail(channel);
-            channel->faulted = false;
-        }
-        runqueue_update(group);
-    }
 }
 
 static bool entry_fits(const struct gpu_channel *channel, const struct ring_entry *entry)
@@ -132,8 +28,8 @@ static bool read_entry(const struct gpu_channel *channel, uint32_t number, struc
 
     if (channel->push)
         return push_entry(channel, number, entry);
-    entry->at = read32(channel->memory, at + offsetof(struct sim_ring_entry, offset));
-    entry->count = read32(channel->memory, at + offsetof(struct sim_ring_entry, commands));
+    entry->at = sysmem_read32(channel->memory, at + offsetof(struct sim_ring_entry, offset));
+    entry->count = sysmem_read32(channel->memory, at + offsetof(struct sim_ring_entry, commands));
     return entry_fits(channel, entry);
 }
 
@@ -172,32 +68,6 @@ static void end_entry(struct gpu_channel *channel)
     channel_prefetch(channel);
 }
 
-void charge_front_end(struct gpu_channel *channel, uint32_t cost_ns)
-{
-    struct gpu_group *group = channel->group;
-    uint64_t at_ns = group->engine->at_ns;
-
-    if (group->front_ns + FETCH_BURST_NS < at_ns)
-        group->front_ns = at_ns - FETCH_BURST_NS;
-    group->front_ns += cost_ns;
-}
-
-void begin_kernel(struct gpu_channel *channel, uint64_t kernel_ns)
-{
-    channel->executing = true;
-    channel->kernel_ns = kernel_ns < KERNEL_MAX_NS ? kernel_ns : KERNEL_MAX_NS;
-    channel->remaining_ns = channel->kernel_ns;
-}
-
-uint64_t copy_ns(const struct gpu *gpu, uint64_t bytes)
-{
-    uint64_t per_ms = gpu->copy_bytes_per_ms, whole_ms = bytes / per_ms;
-
-    if (whole_ms > KERNEL_MAX_NS / 1000000u)
-        return KERNEL_MAX_NS;
-    return whole_ms * 1000000u + bytes % per_ms * 1000000u / per_ms;
-}
-
 /* With a reference; NULL when the command names what is not there. */
 static struct sysmem *semaphore_memory(const struct gpu_channel *channel, const struct sim_command *command)
 {
@@ -213,34 +83,6 @@ static struct sysmem *semaphore_memory(const struct gpu_channel *channel, const 
     return NULL;
 }
 
-static bool acquired(const struct sysmem *memory, const struct gpu_wait *wait)
-{
-    uint64_t value = wait->wide ? read64(memory, wait->at) : read32(memory, wait->at);
-    uint64_t all = wait->wide ? UINT64_MAX : UINT32_MAX;
-
-    switch (wait->how) {
-    case WAIT_EQUAL:
-        return value == wait->value;
-    case WAIT_GEQ:
-        return value >= wait->value;
-    case WAIT_CIRCULAR_GEQ:
-        return wait->wide ? (int64_t)(value - wait->value) >= 0 : (int32_t)(value - wait->value) >= 0;
-    case WAIT_AND:
-        return value & wait->value;
-    case WAIT_NOR:
-        return ~(value | wait->value) & all;
-    }
-    return false;
-}
-
-void channel_wait(struct gpu_channel *channel, struct sysmem *memory)
-{
-    if (acquired(memory, &channel->wait))
-        sysmem_put(memory);
-    else
-        block(channel, memory);
-}
-
 static void acquire(struct gpu_channel *channel, const struct sim_command *command)
 {
     struct sysmem *memory = semaphore_memory(channel, command);
@@ -251,12 +93,6 @@ static void acquire(struct gpu_channel *channel, const struct sim_command *comma
         channel_wait(channel, memory);
     else
         channel_fail(channel);
-}
-
-void semaphore_released(struct gpu *gpu, const struct sysmem *memory)
-{
-    gpu_recheck(gpu, memory, 0);
-    gpu_kick_others(gpu);
 }
 
 static void release(struct gpu_channel *channel, const struct sim_command *command)
@@ -300,10 +136,10 @@ static void execute(struct gpu_channel *channel, const struct sim_command *comma
 static void command_step(struct gpu_channel *channel, struct ring_entry *entry)
 {
     const struct sim_command command = {
-        .op = read32(channel->memory, entry->at + offsetof(struct sim_command, op)),
-        .memory = read32(channel->memory, entry->at + offsetof(struct sim_command, memory)),
-        .a = read64(channel->memory, entry->at + offsetof(struct sim_command, a)),
-        .b = read64(channel->memory, entry->at + offsetof(struct sim_command, b)),
+        .op = sysmem_read32(channel->memory, entry->at + offsetof(struct sim_command, op)),
+        .memory = sysmem_read32(channel->memory, entry->at + offsetof(struct sim_command, memory)),
+        .a = sysmem_read64(channel->memory, entry->at + offsetof(struct sim_command, a)),
+        .b = sysmem_read64(channel->memory, entry->at + offsetof(struct sim_command, b)),
     };
     bool semaphore = command.op == SIM_CMD_ACQUIRE || command.op == SIM_CMD_RELEASE;
 
@@ -342,7 +178,7 @@ void channel_look(struct gpu_channel *channel)
 
     if (channel->failed)
         return;
-    put = read32(channel->memory, channel->layout.userd_at + RM_USERD_GP_PUT);
+    put = sysmem_read32(channel->memory, channel->layout.userd_at + RM_USERD_GP_PUT);
     if (channel->push)
         put = channel->put + ((put - channel->put) & (channel->layout.entries - 1));
     channel->found = put;
@@ -365,19 +201,4 @@ void channel_accept(struct gpu_channel *channel)
     if (group->engine->running == group)
         channel_prefetch(channel);
     runqueue_update(group);
-}
-
-void gpu_recheck(struct gpu *gpu, const struct sysmem *memory, uint32_t client)
-{
-    struct gpu_channel *next;
-
-    for (struct gpu_channel *channel = gpu->blocked; channel; channel = next) {
-        next = channel->next_blocked;
-        if ((memory && channel->waits_for != memory) ||
-            (client && channel->group->totals.owner.client != client) ||
-            !acquired(channel->waits_for, &channel->wait))
-            continue;
-        channel_unblock(channel);
-        runqueue_update(channel->group);
-    }
 }

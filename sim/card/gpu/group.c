@@ -168,3 +168,13 @@ uint32_t gpu_group_timeslice_us(struct gpu_group *group)
     pthread_mutex_unlock(&group->gpu->lock);
     return timeslice_us;
 }
+
+void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel))
+{
+    for (struct gpu_group *group = gpu->groups; group; group = group->next) {
+        if (group->totals.owner.client != client)
+            continue;
+        for (struct gpu_channel *channel = group->channels; channel; channel = channel->next)
+            act(channel);
+    }
+}

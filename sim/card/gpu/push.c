@@ -78,12 +78,6 @@ bool push_entry(const struct gpu_channel *channel, uint32_t number, struct ring_
     return there;
 }
 
-void push_release_later(struct push *push, const struct release *release)
-{
-    if (push->releases < RELEASES)
-        push->release[push->releases++] = *release;
-}
-
 /* False: it is not mapped, or does not lie as a semaphore must. */
 static bool semaphore_view(const struct push *push, uint64_t address, uint64_t bytes, struct view *view)
 {

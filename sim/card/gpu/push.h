@@ -87,7 +87,11 @@ static inline bool push_is_due(const struct push *push)
 /* Does that, or what is next of the entry. */
 void push_step(struct gpu_channel *channel, struct ring_entry *entry);
 
-void push_release_later(struct push *push, const struct release *release);
+static inline void push_release_later(struct push *push, const struct release *release)
+{
+    if (push->releases < RELEASES)
+        push->release[push->releases++] = *release;
+}
 /* Executes a method of the class; true: it caused work that precedes the next one. */
 bool copy_method(struct gpu_channel *channel, uint32_t method, uint32_t data);
 bool compute_method(struct gpu_channel *channel, uint32_t method, uint32_t data);

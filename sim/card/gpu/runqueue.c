@@ -1,5 +1,35 @@
 #include "state.h"
 
+static bool channel_has_work(const struct gpu_channel *channel)
+{
+    return !channel->off && !channel->failed && !channel->faulted && !channel->waits_for &&
+           (channel->fetched_count || channel->get != channel->put);
+}
+
+bool group_has_work(const struct gpu_group *group)
+{
+    for (const struct gpu_channel *channel = group->channels; channel; channel = channel->next)
+        if (channel_has_work(channel))
+            return true;
+    return false;
+}
+
+struct gpu_channel *group_pick(struct gpu_group *group)
+{
+    struct gpu_channel *channel = group->turn;
+
+    for (uint32_t i = 0; i < group->channel_count; i++) {
+        if (!channel)
+            channel = group->channels;
+        if (channel_has_work(channel)) {
+            group->turn = channel;
+            return channel;
+        }
+        channel = channel->next;
+    }
+    return NULL;
+}
+
 /* A group that was alone begins a new timeslice whenever one ends; no wake-up is needed for that. */
 static void renew_timeslice(struct gpu_engine *engine)
 {
@@ -47,12 +77,17 @@ void runqueue_remove(struct gpu_group *group)
         engine->queue_first = group->next_queued;
 }
 
+static bool loads(const struct gpu_group *group)
+{
+    return group->engine->state == ENGINE_LOADING && group->engine->moving == group;
+}
+
 void runqueue_update(struct gpu_group *group)
 {
     bool runnable = group->totals.enabled && group_has_work(group);
 
     if (!runnable)
         runqueue_remove(group);
-    else if (!group->queued && group->engine->running != group && !engine_loads(group))
+    else if (!group->queued && group->engine->running != group && !loads(group))
         runqueue_push(group);
 }

@@ -1,10 +1,13 @@
 /* What the engines share among their files. Everything is under gpu->lock unless it says otherwise.
- *   thread.c   the lock, the thread and its sleep
+ *   lock.c     the lock, and catching up with time
+ *   thread.c   the thread and its sleep
  *   status.c   registers
  *   engine.c   what an engine does next, and when
- *   runqueue.c which groups wait for an engine
+ *   progress.c what it has executed until now
+ *   runqueue.c which groups have work, and wait for an engine
  *   group.c    channel groups, from RM's side
  *   channel.c  channels, from RM's side; USERD
+ *   work.c     a channel's kernel, what it waits for, and its failure
  *   fetch.c    ring entries and commands, read from memory that is not trusted
  *   push.h     rings as NVIDIA's hardware takes them
  *   polled.c   doorbells that are pages
@@ -158,6 +161,7 @@ void gpu_kick_others(const struct gpu *gpu);
 bool group_open(const struct gpu_group *group);
 void group_opens(struct gpu_group *group, bool was_open);
 void group_closes(struct gpu_group *group, bool was_open, uint64_t off_ns);
+void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel));
 
 /* record.c: an entry of the timeline about that group. */
 void group_record(const struct gpu_group *group, enum timeline_kind kind, uint64_t start_ns, uint64_t end_ns);
@@ -167,10 +171,11 @@ void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns
 /* account.c */
 extern const char *const gpu_engine_names[GPU_ENGINES];
 
-/* thread.c */
-void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel));
-/* Takes the lock. */
-void gpu_lock(struct gpu *gpu);
+/* lock.c */
+static inline void gpu_lock(struct gpu *gpu)
+{
+    pthread_mutex_lock(&gpu->lock);
+}
 /* Every event up to now is done: returns that now. The lock is given up for a moment when there are many. */
 uint64_t gpu_catch_up(struct gpu *gpu);
 /* Carries out what changed, shows it, sets the timer, and gives up the lock. */
@@ -182,44 +187,38 @@ void polled_look(struct gpu *gpu);
 void polled_accept(struct gpu *gpu);
 int polled_wait_ms(const struct gpu *gpu);
 
-/* engine.c */
-/* False when there is more to do than one lock hold should take. */
-bool gpu_advance(struct gpu *gpu, uint64_t now_ns);
-uint64_t gpu_next_event_ns(const struct gpu *gpu);
+/* progress.c */
 /* Accounts what runs up to the card's instant. */
 void engine_progress(struct gpu_engine *engine);
 /* What ran so far is told as an entry of the timeline; what follows will be another. */
 void engine_cut_run(struct gpu_engine *engine);
-/* Takes the group off the engine and its queue, with its state or without; returns when it is off. */
-uint64_t engine_evict(struct gpu_group *group, bool save);
-/* The same for the kernel of one channel; the group goes on with its others. */
+/* Takes the channel's kernel off the engine; its group goes on with others. */
 void engine_drop_kernel(struct gpu_channel *channel);
-/* To the end of the queue, if another group waits; returns when it is off. */
-uint64_t engine_preempt(struct gpu_group *group);
 /* The host could not keep up: time that is passed over instead of being caught up with. */
 void engine_slip(struct gpu_engine *engine, uint64_t slip_ns);
-bool engine_loads(const struct gpu_group *group);
+
+/* engine.c */
+/* False when there is more to do than one lock hold should take. */
+bool gpu_advance(struct gpu *gpu, uint64_t now_ns);
+uint64_t gpu_next_event_ns(const struct gpu *gpu);
+/* Takes the group off the engine and its queue, with its state or without; returns when it is off. */
+uint64_t engine_evict(struct gpu_group *group, bool save);
+/* To the end of the queue, if another group waits; returns when it is off. */
+uint64_t engine_preempt(struct gpu_group *group);
 
 /* status.c */
 int status_start(struct gpu *gpu);
 void status_show(struct gpu *gpu);
 
 /* runqueue.c */
+bool group_has_work(const struct gpu_group *group);
+/* The channel whose command is next, which becomes the group's turn; NULL: no work. */
+struct gpu_channel *group_pick(struct gpu_group *group);
 void runqueue_remove(struct gpu_group *group);
 /* Puts the group where its enabled flag and its channels' work say. */
 void runqueue_update(struct gpu_group *group);
 
-/* fetch.c */
-bool group_has_work(const struct gpu_group *group);
-/* The channel whose command is next, which becomes the group's turn; NULL: no work. */
-struct gpu_channel *group_pick(struct gpu_group *group);
-/* Reads ring entries ahead, as far as a group on the engine does. */
-void channel_prefetch(struct gpu_channel *channel);
-/* Executes one command, or begins a kernel. */
-void channel_step(struct gpu_channel *channel);
-/* Looks at GP_PUT and makes it known, in two steps: reading comes before the instant at which it counts. */
-void channel_look(struct gpu_channel *channel);
-void channel_accept(struct gpu_channel *channel);
+/* work.c */
 void channel_fail(struct gpu_channel *channel);
 /* What it does now is to be done again; or it fails. */
 void channel_fault(struct gpu_channel *channel, uint64_t address);
@@ -236,4 +235,13 @@ void channel_wait(struct gpu_channel *channel, struct sysmem *memory);
 void semaphore_released(struct gpu *gpu, const struct sysmem *memory);
 /* Looks again at what blocked channels wait for: of that memory, or NULL: of that client, or 0: all. */
 void gpu_recheck(struct gpu *gpu, const struct sysmem *memory, uint32_t client);
+
+/* fetch.c */
+/* Reads ring entries ahead, as far as a group on the engine does. */
+void channel_prefetch(struct gpu_channel *channel);
+/* Executes one command, or begins a kernel. */
+void channel_step(struct gpu_channel *channel);
+/* Looks at GP_PUT and makes it known, in two steps: reading comes before the instant at which it counts. */
+void channel_look(struct gpu_channel *channel);
+void channel_accept(struct gpu_channel *channel);
 #endif

@@ -17,93 +17,11 @@ enum {
     THREAD_STACK_BYTES = 256 << 10,
     THREAD_PRIORITY = 2, /* above what is ordinary; a scheduler that polls the card may be above it */
     EVENT_BATCH = 64,
-    TIMER_GAP_NS = 20 * US_NS, /* events closer than this share a wake-up; their instants stay exact */
     /* A flood of rings wakes the thread at most this often, in the long run. */
     PASS_COST_NS = 10 * US_NS,
     PASS_CREDIT_NS = 2000 * US_NS,
     PASS_PAUSE_US = 100,
-    SLIP_BATCHES = 8, /* after so many, catching up must be at twice the speed of time, or it is given up */
 };
-
-void gpu_lock(struct gpu *gpu)
-{
-    pthread_mutex_lock(&gpu->lock);
-}
-
-static void slip(struct gpu *gpu, uint64_t now_ns)
-{
-    uint64_t behind_ns = now_ns - gpu->at_ns;
-
-    for (int i = 0; i < GPU_ENGINES; i++)
-        engine_slip(&gpu->engines[i], behind_ns);
-    gpu->slipped_ns += behind_ns;
-    gpu->at_ns = now_ns;
-}
-
-uint64_t gpu_catch_up(struct gpu *gpu)
-{
-    uint64_t began_ns = monotonic_ns(), began_at_ns = gpu->at_ns;
-
-    for (unsigned batch = 1;; batch++) {
-        uint64_t now_ns = monotonic_ns();
-
-        if (gpu_advance(gpu, now_ns))
-            return now_ns;
-        if (batch % SLIP_BATCHES == 0) {
-            if (gpu->at_ns - began_at_ns < 2 * (now_ns - began_ns)) {
-                slip(gpu, now_ns);
-                return now_ns;
-            }
-            began_ns = now_ns;
-            began_at_ns = gpu->at_ns;
-        }
-        pthread_mutex_unlock(&gpu->lock);
-        pthread_mutex_lock(&gpu->lock);
-    }
-}
-
-static void arm(struct gpu *gpu)
-{
-    uint64_t next_ns = gpu_next_event_ns(gpu);
-    struct itimerspec timer = {0};
-
-    if (next_ns != NEVER_NS && next_ns < gpu->timer_pass_ns + TIMER_GAP_NS)
-        next_ns = gpu->timer_pass_ns + TIMER_GAP_NS;
-    if (next_ns == gpu->armed_ns)
-        return;
-    gpu->armed_ns = next_ns;
-    if (next_ns != NEVER_NS) {
-        timer.it_value.tv_sec = (time_t)(next_ns / 1000000000u);
-        timer.it_value.tv_nsec = (long)(next_ns % 1000000000u);
-    }
-    timerfd_settime(gpu->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
-}
-
-void gpu_settle_unlock(struct gpu *gpu)
-{
-    /* What is left for another batch is the thread's: its timer is set to what is past. */
-    gpu_advance(gpu, monotonic_ns());
-    status_show(gpu);
-    arm(gpu);
-    pthread_mutex_unlock(&gpu->lock);
-}
-
-void gpu_refresh(struct gpu *gpu)
-{
-    gpu_lock(gpu);
-    gpu_catch_up(gpu);
-    gpu_settle_unlock(gpu);
-}
-
-void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel))
-{
-    for (struct gpu_group *group = gpu->groups; group; group = group->next) {
-        if (group->totals.owner.client != client)
-            continue;
-        for (struct gpu_channel *channel = group->channels; channel; channel = channel->next)
-            act(channel);
-    }
-}
 
 static void pass(struct gpu *gpu, const struct epoll_event *events, int count)
 {

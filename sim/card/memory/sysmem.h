@@ -53,6 +53,16 @@ struct sysmem *sysmem_get(uint32_t client, uint32_t handle);
 struct sysmem *sysmem_take(struct sysmem *memory);
 void sysmem_put(struct sysmem *memory);
 
+/* It is also a program's, which writes to it at any time: every word is read once, then checked. */
+static inline uint32_t sysmem_read32(const struct sysmem *memory, uint64_t at)
+{
+    return __atomic_load_n((const uint32_t *)(const void *)(memory->at + at), __ATOMIC_ACQUIRE);
+}
+static inline uint64_t sysmem_read64(const struct sysmem *memory, uint64_t at)
+{
+    return __atomic_load_n((const uint64_t *)(const void *)(memory->at + at), __ATOMIC_ACQUIRE);
+}
+
 /* A descriptor to give away: O_RDONLY cannot be mapped writable. Negative errno. */
 int memfd_reopen(int fd, int flags);
 /* A memfd of that size that cannot be resized. Negative errno. */
