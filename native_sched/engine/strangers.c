@@ -150,13 +150,8 @@ static bool judge(struct look *l)
 static void suspect(struct look *l, struct tenant *t)
 {
     struct mgpu_engine *e = l->e;
-    bool unknown;
+    bool unknown = judge(l);
     uint32_t card = 0;
-
-    /* A child of this process has its descriptors until it has begun its program. */
-    if (address_space_same(getpid(), l->pid))
-        return;
-    unknown = judge(l);
     WITH_ENGINE(e);
 
     if (!t->id || t->lost || ((l->pid_ns || !t->pid_space) && !unknown))
@@ -197,7 +192,8 @@ static bool next_process(struct look *l)
     return true;
 }
 
-/* In a tenant's namespace a process of which the driver counts nothing is no stranger, whatever it has. */
+/* In a tenant's namespace a process of which the driver counts nothing is no stranger, whatever it has; nor
+ * is a child of this process, which has its descriptors until it has begun its program. */
 static void walk_some(struct look *l)
 {
     const struct mediator *m = &l->e->mediator;
@@ -212,7 +208,8 @@ static void walk_some(struct look *l)
     }
     for (ssize_t at = 0; at < n; at += entry->d_reclen, l->walked++) {
         entry = (const struct dirent64 *)(const void *)(page + at);
-        if (m->ops->known_file(m->driver, l->pid, l->fds, entry->d_name, &file) && file.tenant)
+        if (m->ops->known_file(m->driver, l->pid, l->fds, entry->d_name, &file) && file.tenant &&
+            !address_space_same(getpid(), l->pid))
             suspect(l, file.tenant);
     }
 }
