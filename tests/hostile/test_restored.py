@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oci_specs import paths
+from tests.support.commands import attempt
 from tests.support.programs import Programs
 from tests.support.waiting import readable, until
 
@@ -39,18 +40,13 @@ def give_listener(pid: int, at: Path) -> tuple[int, str, list[int]]:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(at))
         server.listen()
-        done = subprocess.run(
-            [paths.libexec("mgpu-listener"), str(pid), at],
-            input=json.dumps({"fds": ["seccompFd"]}).encode(),
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
-        if done.returncode:
-            return done.returncode, done.stderr.decode(), []
+        state = json.dumps({"fds": ["seccompFd"]})
+        done = attempt(paths.libexec("mgpu-listener"), str(pid), at, stdin=state)
+        if done.status:
+            return done.status, done.err, []
         connection, _ = server.accept()
         with connection:
-            return 0, done.stderr.decode(), socket.recv_fds(connection, 1 << 16, FDS_MAX)[1]
+            return 0, done.err, socket.recv_fds(connection, 1 << 16, FDS_MAX)[1]
 
 
 def is_listener(fd: int) -> bool:

@@ -144,9 +144,7 @@ class Bundle:
 def bundle(node: Node, rootfs: Path) -> Iterator[Bundle]:
     bundle = Bundle(node, rootfs)
     yield bundle
-    subprocess.run(
-        ["runc", "--root", node.root / "state", "delete", "--force", "c1"], capture_output=True, check=False
-    )
+    attempt("runc", "--root", node.root / "state", "delete", "--force", "c1")
 
 
 def answering(node: Node, **replies: Any) -> Answer:
