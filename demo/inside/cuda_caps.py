@@ -4,8 +4,6 @@ Speaks the CUDA driver API alone. Prints one JSON line per act, with one entry p
 on stdin between the acts.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

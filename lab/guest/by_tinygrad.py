@@ -4,8 +4,6 @@ NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_V2_PARAMS has 776 bytes in 535 and 550. tin
 1032, which they refuse, so it is 0.11 here, which does not ask.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -3,8 +3,6 @@
 Each says how many it has received, of messages on that socket.
 """
 
-from __future__ import annotations
-
 import array
 import ctypes
 import json
@@ -18,7 +16,7 @@ PIDFD_GETFD, CLONE_NEWUSER, CLONE_NEWPID = 438, 0x10000000, 0x20000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def got(over: socket.socket, flags: int = 0) -> tuple[bytes, array.array[int]]:
+def got(over: socket.socket, flags: int = 0) -> "tuple[bytes, array.array[int]]":
     files = array.array("i")
     said, rights, _, _ = over.recvmsg(64, socket.CMSG_SPACE(16 * 4), flags)
     for _, _, data in rights:

@@ -1,7 +1,5 @@
 """Open files that the kernel keeps from processes without a grant (BPF LSM, file_receive)."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -4,8 +4,6 @@ What they make of the driver's interface: device, pools, virtual addresses, libr
 and compute nothing; NVIDIA's run-time library and compilers are not asked.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

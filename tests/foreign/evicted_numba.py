@@ -3,8 +3,6 @@
 Prints the sum over all of its memory, and again for each line of its input, after some more work.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

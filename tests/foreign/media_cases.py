@@ -3,8 +3,6 @@
 Prints one JSON document. Decoding and encoding need libraries of NVIDIA's that containers do not have.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import json

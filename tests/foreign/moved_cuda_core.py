@@ -3,8 +3,6 @@
 Prints a digest of all that it has there and the UUID of its device by CUDA, and both again for each line.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

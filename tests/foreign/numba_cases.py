@@ -3,8 +3,6 @@
 Prints one JSON document. Its driver layer alone: what compiles kernels is NVIDIA's, and not here.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import sys

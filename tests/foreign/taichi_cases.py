@@ -3,8 +3,6 @@
 Prints one JSON document. A simulated card runs no machine code, so a field stays zero.
 """
 
-from __future__ import annotations
-
 import json
 
 import pynvml

@@ -4,8 +4,6 @@ what to do.
 Prints a JSON document as its last line. Where lines come on its input, it goes on with each.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

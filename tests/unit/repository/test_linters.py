@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import attempt
+from tests.support.commands import Done, attempt
 from tests.support.places import REPOSITORY
 from tests.support.tree import PYTHON, SHELL, TEXT, C, files_of, relative
 from tools.count.lines import MAX_COLUMNS, wide_comments
@@ -22,17 +22,24 @@ GO = ".go"
 # Tables that people write, a row a line.
 TABLES = frozenset({"interface.def"})
 SHOWN_LINES = 40
+PUTS_OFF = "from __future__ import annotations\n"
+# Programs of the kit run by Pythons of others', older ones too.
+OTHERS_PYTHON = REPOSITORY / "tests/gpu/programs"
 # At most this many names of files are shown: a rule that fails everywhere needs no list.
 SHOWN = 20
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def passes(*argv: str | Path) -> None:
-    """Run a linter; its own words are the failure."""
+def judged(*argv: str | Path) -> Done:
     program = shutil.which(argv[0], path=f"{sys.prefix}/bin:/usr/bin:/bin")
     assert program is not None, f"{argv[0]} is not installed: run the linters with make lint"
-    done = attempt(program, *argv[1:], cwd=REPOSITORY, timeout_s=300)
+    return attempt(program, *argv[1:], cwd=REPOSITORY, timeout_s=300)
+
+
+def passes(*argv: str | Path) -> None:
+    """Run a linter; its own words are the failure."""
+    done = judged(*argv)
     if done.status != 0:
         said = (done.out + done.err).strip().splitlines()
         pytest.fail("\n".join([f"{argv[0]}:", *said[:SHOWN_LINES]]), pytrace=False)
@@ -49,6 +56,20 @@ def test_ruff_check() -> None:
 
 def test_ruff_format() -> None:
     passes("ruff", "format", "--no-cache", "--quiet", "--check", "--diff", ".")
+
+
+def test_annotations_are_put_off_only_where_a_name_is_not_there_yet(tmp_path: Path) -> None:
+    """Or is there for mypy alone: ruff finds such names once the line is left out."""
+    copies: dict[Path, Path] = {}
+    for path in files_of(PYTHON):
+        text = path.read_text()
+        if PUTS_OFF in text and OTHERS_PYTHON not in path.parents:
+            copies[path] = tmp_path / f"{len(copies)}.py"
+            copies[path].write_text(text.replace(PUTS_OFF, ""))
+    names = ("--select=F821,TC004", "--target-version=py311", "--output-format=concise")
+    found = judged("ruff", "check", "--isolated", "--no-cache", *names, tmp_path).out
+    needless = [path for path, copy in copies.items() if f"{copy}:" not in found]
+    none_of(needless, "annotations are put off, and need not be")
 
 
 def test_mypy() -> None:
