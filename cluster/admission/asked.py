@@ -14,8 +14,8 @@ from oci_specs.vocabulary import CORE, MEMORY, RECLAIMABLE_MEMORY, Key
 
 def asks(settings: Settings, pod: Mapping[str, Any], *also: Mapping[str, str]) -> bool:
     """Whether a pod asks by limits, annotations or labels, or would with also, such as its workload's."""
-    for said in (shapes.annotations_of(pod), shapes.labels_of(pod), *also):
-        if not said.keys().isdisjoint(names.ASKING):
+    for named in (shapes.annotations_of(pod), shapes.labels_of(pod), *also):
+        if not named.keys().isdisjoint(names.ASKING):
             return True
     return any(is_limited(settings, container) for container in every_container_of(pod))
 
@@ -59,29 +59,30 @@ def targets(settings: Settings, pod: Mapping[str, Any]) -> list[str]:
 
 def lacking(settings: Settings, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, str]:
     """The limits that the pod's annotations claim and a container does not have, by resource."""
-    said = shapes.annotations_of(pod)
+    annotations = shapes.annotations_of(pod)
     has = limits_of(container)
     found = {}
     for meaning in (MEMORY, CORE):
         if has.keys().isdisjoint(settings.of_meaning(meaning)):
             for key in names.AMOUNTS:
-                if key.meaning == meaning and key.name in said and is_right(key, said[key.name]):
-                    found[key.name] = str(int(said[key.name]))
-    if any(key.name in said for key in names.AMOUNTS) or is_limited(settings, container):
+                text = annotations.get(key.name)
+                if key.meaning == meaning and text is not None and is_right(key, text):
+                    found[key.name] = str(int(text))
+    if any(key.name in annotations for key in names.AMOUNTS) or is_limited(settings, container):
         return found
     # Cards and no amount: whole cards.
-    count = cards(said)
+    count = cards(annotations)
     return {names.GPUS: count} if count else found
 
 
-def cards(said: Mapping[str, str]) -> str:
+def cards(annotations: Mapping[str, str]) -> str:
     """How many cards annotations name; "" for none that can be read."""
     for name in names.COUNTS:
-        if name in said:
+        if name in annotations:
             if name == names.LIST:
-                each = numbers(said[name])
+                each = numbers(annotations[name])
                 return str(each[0]) if len(set(each)) == 1 and each[0] > 0 else ""
-            read = forms.FORMS["count-or-uuids" if name == names.GPUS else "count"].read(said[name])
+            read = forms.FORMS["count-or-uuids" if name == names.GPUS else "count"].read(annotations[name])
             return "" if read is None else str(read.count)
     return ""
 

@@ -61,10 +61,10 @@ def _workload(shape: Shape, after: dict[str, Any], old: Mapping[str, Any], setti
 def _pod(after: dict[str, Any], settings: Settings) -> None:
     if not asked.asks(settings, after):
         return
-    said = labels_of(after)
+    labels = labels_of(after)
     for name in names.ANNOTATIONS:
-        if name in said and name not in annotations_of(after):
-            _annotations(after)[name] = said[name]
+        if name in labels and name not in annotations_of(after):
+            _annotations(after)[name] = labels[name]
     spec = after.setdefault("spec", {})
     theirs = settings.hami and hami.asks(after)
     if "runtimeClassName" not in spec or (theirs and spec["runtimeClassName"] == hami.RUNTIME_CLASS):
@@ -85,10 +85,10 @@ def _pod(after: dict[str, Any], settings: Settings) -> None:
         if memory and memory[0] > 0 and BLOCKS not in has and SPARE not in has:
             _member(_member(container, "resources"), "limits").update(asked.blocks(memory[0]))
     if asked.gives_way(after):
-        said = _annotations(after)
-        said.setdefault(MEMORY_RECLAIMABLE, "true")
-        if said.keys().isdisjoint(names.CLASSES):
-            said[QOS] = OFFLINE
+        annotations = _annotations(after)
+        annotations.setdefault(MEMORY_RECLAIMABLE, "true")
+        if annotations.keys().isdisjoint(names.CLASSES):
+            annotations[QOS] = OFFLINE
 
 
 def _say_hamis(after: dict[str, Any]) -> None:
@@ -98,9 +98,9 @@ def _say_hamis(after: dict[str, Any]) -> None:
         if found:
             limits = container["resources"]["limits"]
             limits.update({name: amount for name, amount in found.items() if name not in limits})
-    said = hami.priorities(after)
-    if len(said) == 1 and annotations_of(after).keys().isdisjoint(names.CLASSES):
-        _annotations(after)[QOS] = hami.CLASSES.get(said.pop(), ONLINE)
+    priorities = hami.priorities(after)
+    if len(priorities) == 1 and annotations_of(after).keys().isdisjoint(names.CLASSES):
+        _annotations(after)[QOS] = hami.CLASSES.get(priorities.pop(), ONLINE)
 
 
 def _annotations(pod: dict[str, Any]) -> dict[str, str]:

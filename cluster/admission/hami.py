@@ -43,12 +43,12 @@ def limits(container: Mapping[str, Any]) -> dict[str, str]:
     As in HAMi: one GPU where only an amount is said, all of its memory where no amount of that is said, and
     no limit of its time where none is said.
     """
-    said = _said(container)
-    memory, percent, cores = (said.get(name, 0) for name in (MEMORY, PERCENTAGE, CORES))
-    count = said.get(GPU, 1)
-    if not count or not (GPU in said or memory or percent or cores):
+    amounts = _amounts(container)
+    memory, percent, cores = (amounts.get(name, 0) for name in (MEMORY, PERCENTAGE, CORES))
+    count = amounts.get(GPU, 1)
+    if not count or not (GPU in amounts or memory or percent or cores):
         return {}
-    found = {names.GPUS: count} if GPU in said else {}
+    found = {names.GPUS: count} if GPU in amounts else {}
     if memory:
         found[vocabulary.MEMORY_MIB] = memory * count
     elif percent or cores:
@@ -63,7 +63,7 @@ def priorities(pod: Mapping[str, Any]) -> set[str]:
     found = set()
     for container in every_container_of(pod):
         if PRIORITY in limits_of(container):
-            found.add(str(_said(container).get(PRIORITY, limits_of(container)[PRIORITY])))
+            found.add(str(_amounts(container).get(PRIORITY, limits_of(container)[PRIORITY])))
         else:
             env = items(container, "env")
             found |= {str(each.get("value")) for each in env if each.get("name") == PRIORITY_VARIABLE}
@@ -73,7 +73,7 @@ def priorities(pod: Mapping[str, Any]) -> set[str]:
 def refusals(pod: Mapping[str, Any], changed: Iterable[Mapping[str, Any]]) -> Iterator[Refusal]:
     """Of these containers, those whose limits of ours and of HAMi's disagree; and a pod of two classes."""
     for container in changed:
-        percent, has = _said(container).get(PERCENTAGE, 0), limits_of(container)
+        percent, has = _amounts(container).get(PERCENTAGE, 0), limits_of(container)
         if percent > 100:
             yield _bad_value(PERCENTAGE, str(percent), "0 to 100")
         for name, number in limits(container).items():
@@ -100,8 +100,8 @@ def refusals(pod: Mapping[str, Any], changed: Iterable[Mapping[str, Any]]) -> It
 
 def bad_wishes(pod: Mapping[str, Any]) -> Iterator[Refusal]:
     """Annotations that choose GPUs, with a value that says nothing here."""
-    said = annotations_of(pod)
-    long = wanted.too_long(said)
+    annotations = annotations_of(pod)
+    long = wanted.too_long(annotations)
     for name in long:
         yield Refusal(
             "bad-value",
@@ -111,10 +111,10 @@ def bad_wishes(pod: Mapping[str, Any]) -> Iterator[Refusal]:
     for name, allowed in _ALLOWED.items():
         if name in long:
             continue
-        for word in wanted.words(said.get(name, "")):
+        for word in wanted.words(annotations.get(name, "")):
             if word not in allowed:
-                yield _bad_value(name, said[name], f"{', '.join(allowed[:-1])} or {allowed[-1]}")
-    if wanted.words(said.get(MODE, "")) == (_MIG,):
+                yield _bad_value(name, annotations[name], f"{', '.join(allowed[:-1])} or {allowed[-1]}")
+    if wanted.words(annotations.get(MODE, "")) == (_MIG,):
         yield Refusal(
             "no-mig-made",
             f"{MODE} is {quoted(_MIG)}, and mgpu makes no MIG instances",
@@ -124,9 +124,9 @@ def bad_wishes(pod: Mapping[str, Any]) -> Iterator[Refusal]:
 
 def warnings(pod: Mapping[str, Any]) -> list[str]:
     """What is served without a wish that HAMi would grant."""
-    said = annotations_of(pod)
-    found = [f"mgpu: {name} has no effect: {why}" for name, why in _IGNORED.items() if name in said]
-    ignored = [each for each in wanted.words(said.get(wanted.CARDS, "")) if each in _IGNORED_POLICIES]
+    annotations = annotations_of(pod)
+    found = [f"mgpu: {name} has no effect: {why}" for name, why in _IGNORED.items() if name in annotations]
+    ignored = [each for each in wanted.words(annotations.get(wanted.CARDS, "")) if each in _IGNORED_POLICIES]
     if ignored:
         found.append(
             f"mgpu: {wanted.CARDS} {', '.join(ignored)} has no effect: mgpu knows no links between GPUs"
@@ -134,7 +134,7 @@ def warnings(pod: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _said(container: Mapping[str, Any]) -> dict[str, int]:
+def _amounts(container: Mapping[str, Any]) -> dict[str, int]:
     has = limits_of(container)
     found = {name: quantity.whole(has[name]) for name in names.HAMI if name in has}
     return {name: number for name, number in found.items() if number is not None}

@@ -30,8 +30,8 @@ def _refusals(
     places = [(annotations_of(pod), annotations_of(old_pod))]
     if shape is not POD:
         places.append((annotations_of(manifest), annotations_of(old)))
-    for said, before in places:
-        yield from _reserved(said, before)
+    for now, before in places:
+        yield from _reserved(now, before)
     every = every_container_of(pod)
     changed = every if every != every_container_of(old_pod) else []
     yield from _unknown([*places, (labels_of(pod), labels_of(old_pod))], changed)
@@ -55,24 +55,24 @@ def _refusals(
 
 def _is_fresh(pod: Mapping[str, Any], old_pod: Mapping[str, Any]) -> bool:
     """Whether anything that the rules about amounts read is new."""
-    said, before = annotations_of(pod), annotations_of(old_pod)
+    now, before = annotations_of(pod), annotations_of(old_pod)
     return (
-        any(said.get(name) != before.get(name) for name in names.ANNOTATIONS)
+        any(now.get(name) != before.get(name) for name in names.ANNOTATIONS)
         or labels_of(pod) != labels_of(old_pod)
         or shapes.containers_of(pod) != shapes.containers_of(old_pod)
     )
 
 
-def _reserved(said: Mapping[str, str], before: Mapping[str, str]) -> Iterator[Refusal]:
+def _reserved(now: Mapping[str, str], before: Mapping[str, str]) -> Iterator[Refusal]:
     for name in names.RESERVED:
-        if said.get(name) != before.get(name):
+        if now.get(name) != before.get(name):
             yield Refusal("reserved-key", f"{name} is written by mgpu alone", "leave it out, or as it was")
 
 
 def _unknown(
     places: list[tuple[Mapping[str, str], Mapping[str, str]]], changed: list[Mapping[str, Any]]
 ) -> Iterator[Refusal]:
-    fresh = [name for said, before in places for name in said if said[name] != before.get(name)]
+    fresh = [name for now, before in places for name in now if now[name] != before.get(name)]
     for name in names.unknown([*fresh, *(name for container in changed for name in limits_of(container))]):
         yield Refusal(
             "unknown-key", f"{quoted(name)} is not a key of mgpu", f"allowed: {names.allowed(name)}"
@@ -91,13 +91,12 @@ def _variables(container: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def _values(pod: Mapping[str, Any]) -> Iterator[Refusal]:
-    said = annotations_of(pod)
+    annotations = annotations_of(pod)
     for form, keys in names.FORMS.items():
         for name in keys:
-            if name in said and asked.form(form).read(said[name]) is None:
-                yield Refusal(
-                    "bad-value", f"{name} is {quoted(said[name])}", f"allowed: {asked.form(form).allowed}"
-                )
+            if name in annotations and asked.form(form).read(annotations[name]) is None:
+                value = quoted(annotations[name])
+                yield Refusal("bad-value", f"{name} is {value}", f"allowed: {asked.form(form).allowed}")
 
 
 def _places(pod: Mapping[str, Any]) -> Iterator[Refusal]:
@@ -111,12 +110,12 @@ def _places(pod: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def _labels(pod: Mapping[str, Any]) -> Iterator[Refusal]:
-    said, labelled = annotations_of(pod), labels_of(pod)
+    annotations, labelled = annotations_of(pod), labels_of(pod)
     for name in names.ANNOTATIONS:
-        if name in said and name in labelled and said[name] != labelled[name]:
+        if name in annotations and name in labelled and annotations[name] != labelled[name]:
             yield Refusal(
                 "keys-disagree",
-                f"{name} is {quoted(labelled[name])} as a label and {quoted(said[name])} as an annotation",
+                f"{name} is {quoted(labelled[name])} as a label and {quoted(annotations[name])} as an annotation",
                 "keep one of them, or let both say the same",
             )
 
@@ -128,20 +127,20 @@ def _unlimited(
 
     A template's pods get theirs when they are made, and so does a new pod. A pod that is there gets none.
     """
-    said = annotations_of(pod)
+    annotations = annotations_of(pod)
     if (shape is not POD or is_new) and asked.targets(settings, pod):
         return
     own = shapes.containers_of(pod)
     for key in names.AMOUNTS:
         others = settings.of_meaning(key.meaning)
-        if key.name in said and not any(
+        if key.name in annotations and not any(
             name in limits_of(container) for container in own for name in others
         ):
-            yield _no_limit(key.name, said[key.name])
-    says_amount = any(key.name in said for key in names.AMOUNTS)
+            yield _no_limit(key.name, annotations[key.name])
+    says_amount = any(key.name in annotations for key in names.AMOUNTS)
     says_amount = says_amount or any(asked.is_limited(settings, container) for container in own)
-    if asked.cards(said) and not says_amount:
-        yield from (_no_limit(name, said[name]) for name in names.COUNTS if name in said)
+    if asked.cards(annotations) and not says_amount:
+        yield from (_no_limit(name, annotations[name]) for name in names.COUNTS if name in annotations)
 
 
 def _no_limit(name: str, value: str) -> Refusal:
@@ -155,11 +154,11 @@ def _no_limit(name: str, value: str) -> Refusal:
 
 def _said_twice(settings: Settings, pod: Mapping[str, Any]) -> Iterator[Refusal]:
     """An annotation that disagrees with a limit of the same meaning, in whichever units."""
-    said = annotations_of(pod)
+    annotations = annotations_of(pod)
     for name, container, resource in product(
         (key.name for key in names.AMOUNTS), shapes.containers_of(pod), settings.units
     ):
-        limit, text = quantity.whole(limits_of(container).get(resource, "")), said.get(name, "")
+        limit, text = quantity.whole(limits_of(container).get(resource, "")), annotations.get(name, "")
         if limit is None or not text.isdigit() or _agree(settings, name, int(text), resource, limit):
             continue
         yield Refusal(
@@ -184,17 +183,17 @@ def _not_offline(shape: Shape, pod: Mapping[str, Any]) -> Iterator[Refusal]:
     """
     if not asked.gives_way(pod):
         return
-    said = annotations_of(pod)
-    bad = [name for name in names.CLASSES if name in said and said[name] not in names.OFFLINE_VALUES]
-    if shape is POD and said.keys().isdisjoint(names.CLASSES):
+    annotations = annotations_of(pod)
+    bad = [name for name in names.CLASSES if annotations.get(name, OFFLINE) not in names.OFFLINE_VALUES]
+    if shape is POD and annotations.keys().isdisjoint(names.CLASSES):
         bad.append(QOS)
-    if said.get(MEMORY_RECLAIMABLE, "" if shape is POD else "true") != "true":
+    if annotations.get(MEMORY_RECLAIMABLE, "" if shape is POD else "true") != "true":
         bad.append(MEMORY_RECLAIMABLE)
     for name in bad:
         yield Refusal(
             "not-offline",
             f"{RECLAIMABLE_MEMORY} is memory of offline containers that gives way, and "
-            f"{name} is {quoted(said.get(name, ''))}",
+            f"{name} is {quoted(annotations.get(name, ''))}",
             f"let {QOS} be {OFFLINE} and {MEMORY_RECLAIMABLE} true, or ask for mgpu.dev/memory-mib",
         )
 

@@ -42,9 +42,9 @@ async def follow(
     *,
     labels: Mapping[str, str] | None = None,
     fields: Mapping[str, str] | None = None,
-    said: Callable[[str], None] = lambda line: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> AsyncGenerator[Change]:
-    """Without an end; never raises ApiProblem. `said` is told once, in a line, when the API server is away
+    """Without an end; never raises ApiProblem. `tell` is told once, in a line, when the API server is away
     and when it is back.
 
     A gap of any sort is closed by a list: no event that was missed can be missed for good.
@@ -55,7 +55,7 @@ async def follow(
         try:
             objects, version = await api.list(kind, labels=labels, fields=fields)
             if away:
-                said(f"{kind.plural} are followed again")
+                tell(f"{kind.plural} are followed again")
             pause, away = _PAUSE_FIRST_SECONDS, False
             yield Listed(objects)
             async with aclosing(_watch(api, kind, version, labels, fields)) as changes:
@@ -65,7 +65,7 @@ async def follow(
             if problem.is_expired:
                 continue
             if not away:
-                said(f"{kind.plural} are not followed for now: {problem}; trying again")
+                tell(f"{kind.plural} are not followed for now: {problem}; trying again")
             away = True
             # Many nodes lose one API server at the same instant: they do not all come back at one.
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))

@@ -115,8 +115,8 @@ class PreparedClaims:
         say.
         """
         fields = {"spec.nodeName": self._node.name}
-        said = lambda line: self._node.conditions.set("pods", line)  # noqa: E731
-        async for change in follow(self._api, POD, fields=fields, said=said):
+        tell = lambda line: self._node.conditions.set("pods", line)  # noqa: E731
+        async for change in follow(self._api, POD, fields=fields, tell=tell):
             if isinstance(change, Deleted):
                 continue
             pods = [change.value] if isinstance(change, Changed) else change.objects

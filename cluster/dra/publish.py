@@ -39,8 +39,8 @@ class Slices:
 
     async def _follow(self) -> None:
         fields = slices.selects(self._node.name)
-        said = lambda line: self._node.conditions.set("slices", line)  # noqa: E731
-        async for change in follow(self._api, RESOURCE_SLICE, fields=fields, said=said):
+        tell = lambda line: self._node.conditions.set("slices", line)  # noqa: E731
+        async for change in follow(self._api, RESOURCE_SLICE, fields=fields, tell=tell):
             match change:
                 case Listed(objects):
                     self._there = {each["metadata"]["name"]: each for each in objects}

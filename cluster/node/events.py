@@ -41,27 +41,27 @@ async def run(node: Node, api: Api) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _post(node: Node, api: Api, said: PodEvent) -> None:
+async def _post(node: Node, api: Api, happened: PodEvent) -> None:
     try:
-        pod = await api.get(POD, said.pod, said.namespace)
-        await api.create(EVENT, _object(node.name, said, pod["metadata"].get("uid", "")))
+        pod = await api.get(POD, happened.pod, happened.namespace)
+        await api.create(EVENT, _object(node.name, happened, pod["metadata"].get("uid", "")))
     except ApiProblem as problem:
         # Posted before, or its namespace is gone.
         if not (problem.is_conflict or problem.is_gone):
             raise
 
 
-def _object(node: str, said: PodEvent, uid: str) -> dict[str, Any]:
-    regarding = pod_reference(said.namespace, said.pod, uid)
+def _object(node: str, happened: PodEvent, uid: str) -> dict[str, Any]:
+    regarding = pod_reference(happened.namespace, happened.pod, uid)
     return event(
         # The same event has the same name, so that it is there once.
-        f"{said.pod[:200]}.mgpu-{said.number:x}",
-        regarding | {"fieldPath": f"spec.containers{{{said.container}}}"},
-        time=said.time,
-        reason=said.kind,
+        f"{happened.pod[:200]}.mgpu-{happened.number:x}",
+        regarding | {"fieldPath": f"spec.containers{{{happened.container}}}"},
+        time=happened.time,
+        reason=happened.kind,
         action="Share",
-        note=f"{said.container}: {said.text}",
-        type="Normal" if said.kind in _NORMAL else "Warning",
+        note=f"{happened.container}: {happened.text}",
+        type="Normal" if happened.kind in _NORMAL else "Warning",
         reportingController=_CONTROLLER,
         reportingInstance=node,
     )

@@ -22,17 +22,17 @@ class Lent:
     def __init__(self) -> None:
         # By UUID: times and amounts, each larger than all that came after it.
         self._peaks: dict[str, deque[tuple[float, int]]] = {}
-        self._said: Inventory | None = None
-        self._said_s = 0.0
+        self._published: Inventory | None = None
+        self._published_s = 0.0
 
     def calm(self, told: Inventory, now_s: float) -> Inventory:
         """now_s: of a steady clock."""
         calm = replace(told, cards=tuple(self._calm(card, now_s) for card in told.cards))
-        said = self._said
-        if said is not None and now_s - self._said_s < _pause_s(said, calm):
-            return said
-        if calm != said:
-            self._said, self._said_s = calm, now_s
+        published = self._published
+        if published is not None and now_s - self._published_s < _pause_s(published, calm):
+            return published
+        if calm != published:
+            self._published, self._published_s = calm, now_s
         return calm
 
     def _calm(self, card: Card, now_s: float) -> Card:
@@ -50,10 +50,10 @@ class Lent:
         return replace(card, lending=replace(card.lending, online_mib=online_mib))
 
 
-def _pause_s(said: Inventory, calm: Inventory) -> float:
-    if said.without_lending() != calm.without_lending():
+def _pause_s(published: Inventory, calm: Inventory) -> float:
+    if published.without_lending() != calm.without_lending():
         return 0
-    pairs = zip(said.cards, calm.cards, strict=True)
+    pairs = zip(published.cards, calm.cards, strict=True)
     falls = any(now.reclaimable_mib < before.reclaimable_mib for before, now in pairs)
     return PAUSE_S if falls else WINDOW_S
 

@@ -153,7 +153,7 @@ async def _served(app: web.Application, address: str) -> AsyncGenerator[int]:
 
 
 async def _follow(api: Api, kind: Kind, conditions: Conditions, changed: Callable[[Change], None]) -> None:
-    async for change in follow(api, kind, said=lambda line: conditions.set(kind.plural, line)):
+    async for change in follow(api, kind, tell=lambda line: conditions.set(kind.plural, line)):
         changed(change)
 
 

@@ -188,13 +188,13 @@ static int do_ended(struct rm *rm, const struct sim_request *request)
 static int do_status(struct rm *rm, const struct sim_request *request, struct sim_reply *reply, int *fd)
 {
     const struct sim_card *card = card_by_minor(rm, request->minor);
-    struct sim_registers said;
+    struct sim_registers registers;
 
     if (!card)
         return -ENODEV;
-    registers_tell(card->profile, &said);
-    memcpy(reply->payload, &said, sizeof said);
-    reply->outer_bytes = sizeof said;
+    registers_tell(card->profile, &registers);
+    memcpy(reply->payload, &registers, sizeof registers);
+    reply->outer_bytes = sizeof registers;
     if (!rm->shows_engines)
         return 0;
     *fd = gpu_status_fd(card->gpu);

@@ -58,14 +58,14 @@ static uint32_t ask_about(const struct rmc *rm, int fd, uint32_t *instance, uint
     union {
         struct rm_export_info info;
         uint8_t at[80];
-    } said = {.info.fd = fd};
+    } reported = {.info.fd = fd};
     uint32_t size = (uint32_t)rm_control_params(&rm->table, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO);
-    uint32_t status = rmc_control(rm, rm->client, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, &said,
-                                  sizeof said);
-    size_t metadata = size < sizeof said ? 10 : 14;
+    uint32_t status = rmc_control(rm, rm->client, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, &reported,
+                                  sizeof reported);
+    size_t metadata = size < sizeof reported ? 10 : 14;
 
-    *instance = said.info.device_instance;
-    memcpy(bytes, said.at + metadata, sizeof *bytes);
+    *instance = reported.info.device_instance;
+    memcpy(bytes, reported.at + metadata, sizeof *bytes);
     return status;
 }
 

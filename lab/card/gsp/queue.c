@@ -151,25 +151,25 @@ static uint64_t body_bytes(const struct queues *q, const struct rpc_head *head, 
 static bool add(struct queues *q, const struct rpc_head *head, uint32_t bytes)
 {
     const uint8_t *body = (const uint8_t *)head + RPC_HEADER_BYTES;
-    uint32_t room = bytes - RPC_HEADER_BYTES, said, n;
+    uint32_t room = bytes - RPC_HEADER_BYTES, stated, n;
 
     if (head->function == q->layout->value[AT_rpc_continuation]) {
         if (!q->whole || head->length < RPC_HEADER_BYTES)
             return false;
-        said = head->length - RPC_HEADER_BYTES;
+        stated = head->length - RPC_HEADER_BYTES;
     } else {
         uint64_t whole = body_bytes(q, head, body, room);
 
         if (whole > RPC_BYTES_MAX)
             return false;
-        q->whole = said = (uint32_t)whole;
+        q->whole = stated = (uint32_t)whole;
         if (head->function != q->layout->value[AT_rpc_alloc] && head->length >= RPC_HEADER_BYTES)
-            said = head->length - RPC_HEADER_BYTES;
+            stated = head->length - RPC_HEADER_BYTES;
         q->asked.function = head->function;
         q->asked.sequence = head->sequence;
         q->asked.bytes = 0;
     }
-    n = said < room ? said : room;
+    n = stated < room ? stated : room;
     n = n < q->whole - q->asked.bytes ? n : q->whole - q->asked.bytes;
     memcpy(q->asked.body + q->asked.bytes, body, n);
     q->asked.bytes += n;

@@ -61,17 +61,17 @@ static uint64_t pair(const struct push *push, uint32_t upper)
 static bool surface_of(struct surface *s, const struct push *push, bool pitch, uint32_t offset,
                        uint32_t pitch_at, uint32_t blocks_at, uint32_t origin)
 {
-    const uint32_t *said = &push->copy[blocks_at / 4];
-    uint32_t size = said[BLOCK_SIZE];
+    const uint32_t *asked = &push->copy[blocks_at / 4];
+    uint32_t size = asked[BLOCK_SIZE];
 
     *s = (struct surface){.base = pair(push, offset), .pitch = push->copy[pitch_at / 4], .blocks = !pitch};
     if (pitch)
         return true;
     s->lines_log2 = size >> 4 & 0xf;
     s->layers_log2 = size >> 8 & 0xf;
-    s->width = said[WIDTH];
-    s->height = said[HEIGHT];
-    s->layer = said[LAYER];
+    s->width = asked[WIDTH];
+    s->height = asked[HEIGHT];
+    s->layer = asked[LAYER];
     s->x = push->copy[origin / 4];
     s->y = push->copy[origin / 4 + 1];
     return (size & 0xf) == GOB_WIDE && size >> 12 == GOB_HEIGHT_8 && s->lines_log2 <= BLOCK_LOG2_MAX &&
@@ -80,14 +80,14 @@ static bool surface_of(struct surface *s, const struct push *push, bool pitch, u
 
 static struct remap remap_of(const struct push *push)
 {
-    uint32_t said = push->copy[SET_REMAP_COMPONENTS / 4];
+    uint32_t asked = push->copy[SET_REMAP_COMPONENTS / 4];
 
     return (struct remap){
         .constant = {push->copy[SET_REMAP_CONST_A / 4], push->copy[SET_REMAP_CONST_B / 4]},
-        .select = said & 0xffff,
-        .bytes = (said >> 16 & 3) + 1,
-        .in = (said >> 20 & 3) + 1,
-        .out = (said >> 24 & 3) + 1,
+        .select = asked & 0xffff,
+        .bytes = (asked >> 16 & 3) + 1,
+        .in = (asked >> 20 & 3) + 1,
+        .out = (asked >> 24 & 3) + 1,
     };
 }
 
@@ -142,15 +142,15 @@ static void launch(struct gpu_channel *channel, uint32_t how)
 
 bool copy_method(struct gpu_channel *channel, uint32_t method, uint32_t data)
 {
-    uint32_t *said = channel->push->copy;
+    uint32_t *asked = channel->push->copy;
 
     if (method / 4 < METHODS / 4)
-        said[method / 4] = data;
+        asked[method / 4] = data;
     if (method == SET_SRC_ORIGIN || method == SET_DST_ORIGIN) {
         uint32_t origin = method == SET_SRC_ORIGIN ? SRC_ORIGIN_X : DST_ORIGIN_X;
 
-        said[origin / 4] = data & 0xffff;
-        said[origin / 4 + 1] = data >> 16;
+        asked[origin / 4] = data & 0xffff;
+        asked[origin / 4 + 1] = data >> 16;
     }
     if (method == LAUNCH_DMA)
         launch(channel, data);

@@ -72,17 +72,17 @@ static void put(struct gpu_channel *channel, uint64_t address, const void *data,
 static void begin(struct gpu_channel *channel, uint32_t how)
 {
     struct push *push = channel->push;
-    const uint32_t *said = push->compute;
+    const uint32_t *asked = push->compute;
 
     if (!(how & DMA_PITCH) || how & DMA_REDUCTION) {
         channel_fail(channel);
         return;
     }
     push->loading = (struct loading){
-        .to = pair(said[OFFSET_OUT_UPPER / 4], said[OFFSET_OUT / 4]),
-        .line_bytes = said[LINE_LENGTH_IN / 4],
-        .lines = said[LINE_LENGTH_IN / 4] ? said[LINE_COUNT / 4] : 0,
-        .pitch = said[PITCH_OUT / 4],
+        .to = pair(asked[OFFSET_OUT_UPPER / 4], asked[OFFSET_OUT / 4]),
+        .line_bytes = asked[LINE_LENGTH_IN / 4],
+        .lines = asked[LINE_LENGTH_IN / 4] ? asked[LINE_COUNT / 4] : 0,
+        .pitch = asked[PITCH_OUT / 4],
         .releases = (how & DMA_COMPLETION) == DMA_RELEASES,
         .one_word = how & DMA_ONE_WORD,
     };
@@ -133,19 +133,19 @@ static bool report(struct gpu_channel *channel, uint32_t operation, bool reduces
 
 static bool report_d(struct gpu_channel *channel, uint32_t how)
 {
-    const uint32_t *said = channel->push->report;
-    const struct release r = {pair(said[0] & 0xff, said[1]), said[2], false, !(how & D_ONE_WORD)};
+    const uint32_t *asked = channel->push->report;
+    const struct release r = {pair(asked[0] & 0xff, asked[1]), asked[2], false, !(how & D_ONE_WORD)};
 
     return report(channel, how & 3, how & D_REDUCTION, &r);
 }
 
 static bool report_execute(struct gpu_channel *channel, uint32_t how)
 {
-    const uint32_t *said = channel->push->compute;
+    const uint32_t *asked = channel->push->compute;
     uint32_t size = how >> 3 & 3;
     const struct release r = {
-        .address = pair(said[REPORT_ADDRESS_UPPER / 4] & 0x1ffffff, said[REPORT_ADDRESS_LOWER / 4]),
-        .payload = pair(said[REPORT_PAYLOAD_UPPER / 4], said[REPORT_PAYLOAD_LOWER / 4]),
+        .address = pair(asked[REPORT_ADDRESS_UPPER / 4] & 0x1ffffff, asked[REPORT_ADDRESS_LOWER / 4]),
+        .payload = pair(asked[REPORT_PAYLOAD_UPPER / 4], asked[REPORT_PAYLOAD_LOWER / 4]),
         .wide = how & REPORT_WIDE || size == REPORT_TWO_WORDS,
         .timed = size != REPORT_ONE_WORD && size != REPORT_TWO_WORDS,
     };

@@ -143,7 +143,7 @@ async def test_follow_says_once_that_the_server_is_away_and_once_that_it_is_back
 ) -> None:
     said: list[str] = []
     server.troubles.append(Trouble(lambda method, path: True, 503, times=3))
-    async with client(server, tmp_path) as api, aclosing(follow(api, POD, said=said.append)) as changes:
+    async with client(server, tmp_path) as api, aclosing(follow(api, POD, tell=said.append)) as changes:
         await _until(changes, Listed)
     assert len(said) == 2
     assert "not followed for now" in said[0]

@@ -24,7 +24,7 @@ static int open_registers(struct driver *d, uint32_t minor)
 {
     struct runlist runlist[SIM_RUNLISTS_MAX];
     struct line *l = sim_line();
-    struct sim_registers said;
+    struct sim_registers registers;
     scoped_fd int bar = -1;
     size_t bytes;
     uint32_t n;
@@ -37,16 +37,16 @@ static int open_registers(struct driver *d, uint32_t minor)
     l->request.minor = minor;
     if ((e = sim_ask(d, l, 0, &bar)) < 0)
         return e;
-    if (l->reply.outer_bytes != sizeof(said))
+    if (l->reply.outer_bytes != sizeof(registers))
         return -EIO;
-    memcpy(&said, l->reply.payload, sizeof(said));
-    for (n = 0; n < said.runlists && n < SIM_RUNLISTS_MAX; n++)
+    memcpy(&registers, l->reply.payload, sizeof(registers));
+    for (n = 0; n < registers.runlists && n < SIM_RUNLISTS_MAX; n++)
         runlist[n] = (struct runlist){
-            .base = said.runlist[n].base,
-            .count = (uint32_t)__builtin_popcountll(said.runlist[n].engines),
-            .engines = said.runlist[n].engines,
+            .base = registers.runlist[n].base,
+            .count = (uint32_t)__builtin_popcountll(registers.runlist[n].engines),
+            .engines = registers.runlist[n].engines,
         };
-    d->chip[minor] = chip_find(said.architecture, said.implementation);
+    d->chip[minor] = chip_find(registers.architecture, registers.implementation);
     if (bar < 0 || sim_map_readonly(bar, &at, &bytes) < 0)
         return -ENODATA;
     return registers_open(&d->registers[minor], at, bytes, d->chip[minor], runlist, n);
