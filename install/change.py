@@ -29,9 +29,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """Changes in the order in which they are made, what the operator should know, and files that are as they
-    are to be.
-    """
+    """Ordered changes, notes for the operator, and files that are already up to date."""
 
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()

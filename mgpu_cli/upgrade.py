@@ -28,8 +28,8 @@ _LOOK_S = 0.05
 def upgrade(state: StateDir) -> None:
     """Have the installed holder and mgpud take the place of the running ones, while containers run.
 
-    Calls that containers make meanwhile wait for the new mgpud. A program that cannot go on from where the
-    running one is does not begin, and that one goes on.
+    Calls that containers make meanwhile wait for the new mgpud. If the new program cannot take over the
+    state, it is not started, and the old one keeps running.
     """
     before = holder.status(state.holder)
     old_holder = build.of_process(before.pid)[0]

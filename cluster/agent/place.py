@@ -19,8 +19,8 @@ _LOCK = ".mgpu.lock"
 def install(source: Path, host: Path, *, keep: bool = False) -> bool:
     """Copy the folder `source` to PLACE below `host`; whether anything was changed.
 
-    keep: leave what is there, whatever its version. Programs that run go on from the folder that they were
-    started from, which stays until the next version but one. Refusal when the node takes no files.
+    keep: leave what is there, whatever its version. Running programs keep their version's folder, which is
+    removed two upgrades later. Refusal when the node takes no files.
     """
     opt = host / PLACE.parent.relative_to("/")
     link = host / PLACE.relative_to("/")

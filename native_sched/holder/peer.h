@@ -7,8 +7,8 @@ enum { ACCEPT_PAUSE_US = 100000 };
 
 /* The next connection, nonblocking; -1 when there is none that is accepted. The other end has to be root of
  * this node: uid 0 in our own pid and user namespaces, which a container's root with the socket is not.
- * may_be_gone: root whose process has exited counts too, since a runtime sends its message and goes on, a
- * container whose listener is not taken has lost it for good, and the message is judged by its nonce. */
+ * may_be_gone: accept a root peer that has already exited, too. Runtimes do not wait, a refused listener is
+ * lost, and the nonce authenticates the message. */
 int peer_accept(int listening, bool may_be_gone);
 
 /* A pidfd of the process that connected, and its pid; -1 when it has exited. */

@@ -2,9 +2,9 @@
 
 As cubes, (mask, datum): a command c is in a cube when c & mask == datum. Its number is in bits 0-7, its type
 in 8-15, the size of its argument in 16-29. The exact lists (notified.py, complement.py) take libseccomp ten
-times as long, at each start. What is notified here and is not watched the mediator lets go on, by its number
-alone. Left alone is what programs call all the time: every terminal's, file's and socket's command, and those
-of network adapters for RDMA.
+times as long, at each start. Commands notified only because the list is broad are continued by number. The
+list leaves out what programs call all the time: commands of terminals, files, sockets, and network adapters
+for RDMA.
 """
 
 NOTIFIED: tuple[tuple[int, int], ...] = (

@@ -10,8 +10,8 @@
 
 enum { PIECE_BYTES = 16 * 1024 };
 
-/* Moves all of standard input into memory, from where it can be read twice; false, with nothing read, if that
- * cannot be. A spec that was read in part is none, which Python says. */
+/* Moves standard input into memory, so that it can be read twice; false, with nothing read, without memory.
+ * A truncated spec counts as missing; the Python fallback reports it. */
 static bool keep_input(void)
 {
     scoped_fd int fd = memfd_create("spec", MFD_CLOEXEC);

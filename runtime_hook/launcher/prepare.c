@@ -174,7 +174,7 @@ static void put_request(struct packet *request, char *const *words, const char *
     packet_put(request, "}");
 }
 
-/* Whether mgpud was told what it wanted to know, so that there is another reply. */
+/* True if the answer was sent and another reply follows. */
 static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *packet,
                       struct preparation *made)
 {

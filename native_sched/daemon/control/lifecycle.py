@@ -252,11 +252,9 @@ class Lifecycle:
                 self._finish(grant)
 
     def _kill_if_caught(self, grant: Grant) -> None:
-        """Ends a container that the driver counts more memory to than it was charged for; it is served no
-        more.
+        """Kill a container with more memory, by the driver's count, than it was charged for.
 
-        Also one whose work goes on where it ought to rest, because no process shows the file that it was made
-        through, or because the driver fails to suspend it.
+        Also kill one that cannot be suspended: its file is unlocated, or the driver refuses.
         """
         try:
             state = self._served.engine.state(grant.tenant)

@@ -207,9 +207,9 @@ class Reclaimer:
                 mover.boost(grant, self._served.config.evict_drain_ms)
 
     def _recover_left(self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int) -> None:
-        """Those that were left between their two places are looked after again: soon, where an online call
-        waits for the room that is kept for them; and those of a checkpoint once their first process goes on,
-        as the last one.
+        """Retry containers stuck between GPU and host memory: soon where an online call waits for their room.
+
+        A container restored from a checkpoint is retried only after its init process runs.
         """
         demanded = {index for index, card in cards.items() if card.demanded_bytes}
         for grant in grants:

@@ -1,4 +1,4 @@
-/* How much of it there is: what is charged, and what is mapped. */
+/* Keeps what is charged for managed memory equal to what is mapped. */
 #define _GNU_SOURCE
 #include "native_sched/process/address_space.h"
 #include "private.h"
@@ -51,7 +51,7 @@ void managed_violation(const struct mediator *m, struct tenant *t, uint64_t byte
     eventfd_write(m->events, 1);
 }
 
-/* What runs and is charged may map that much yet. */
+/* Charged calls that still run may map that much. */
 static uint64_t pending_bytes(const struct managed *g, uint32_t i)
 {
     uint64_t bytes = 0;
@@ -69,8 +69,8 @@ static bool must_charge(const struct mediator *m, struct tenant *t, uint32_t i, 
     return false;
 }
 
-/* Its process has gone, and another one has its memory: what may have come of calls that were not charged
- * has. */
+/* The process has exited and another one has its memory: every uncharged call counts as having mapped all
+ * that it asked for. */
 static void assume_the_worst(const struct mediator *m, struct tenant *t, uint32_t i)
 {
     for (struct managed_call *k = NULL; (k = managed_next_call(t->managed, i, k));)
@@ -107,7 +107,7 @@ static bool look_at(const struct mediator *m, struct tenant *t, uint32_t i)
     return less;
 }
 
-/* Whether one runs on that was not charged. Those that have ended were looked at after that. */
+/* True if an uncharged mmap() is still in flight. Finished ones have been reconciled. */
 bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller)
 {
     struct managed *g = t->managed;

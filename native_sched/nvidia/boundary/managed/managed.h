@@ -1,19 +1,18 @@
 /* Managed memory: ranges of nvidia-uvm that mmap() makes, and whose pages the card's faults bring in. The
  * driver counts them to no process, so what is mapped is charged, on each card that the container holds.
  *
- * A call of mmap() runs in its caller. Its registers say all about the range but the file, which another
- * thread can change after the look: a managed range is at the address that is its offset (uvm_mmap() of
- * NVIDIA's open-gpu-kernel-modules). So a call on a file of nvidia-uvm is charged before it runs, whatever
- * becomes of it. A call on another file is continued uncharged, and until it has ended its process's map is
- * read at that address before each answer of the tenant.
+ * mmap() runs in its caller. Its registers name the range (a managed range lies at the address that is its
+ * offset: uvm_mmap() of NVIDIA's open-gpu-kernel-modules), but another thread can change the file behind the
+ * descriptor. So a call on a file of nvidia-uvm is charged before it runs, whatever it does. A call on
+ * another file is continued uncharged: until it ends, the map of its process is read at that address before
+ * each answer to the tenant.
  *
- * munmap() is not seen. The truth is the map of the process: what is mapped less than charged is given back,
- * what is mapped and not charged is charged, and a tenant for whom that is too much is in violation. A poll
- * counts all of an address space, with the tenant's calls held, so that what is mapped meanwhile has been
- * charged, or is of a call that is known to run.
+ * munmap() is not notified. The process's map is the truth: a charge above it is released, a mapping above
+ * the charge is charged, and a tenant without room for that is in violation. A poll holds `calls`: anything
+ * mapped during it is already charged or belongs to a call in flight.
  *
- * An address space is known by descriptors of its map and memory, which name it for ever, whatever its
- * processes become. Fixed capacity; no allocation after managed_open(). */
+ * Descriptors of its map and memory name an address space for ever, whatever becomes of its processes. Fixed
+ * capacity; no allocation after managed_open(). */
 #ifndef MGPU_MANAGED_H
 #define MGPU_MANAGED_H
 #include "native_sched/nvidia/boundary/call/call.h"

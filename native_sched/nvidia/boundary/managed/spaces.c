@@ -79,9 +79,9 @@ static bool shares_a_call(const struct managed *g, uint32_t i, pid_t tid)
 
 enum { OTHER, SAME, BOTH_EMPTY };
 
-/* Whether a space is the memory that has just been opened of the thread: exec() gives a process another one,
- * and the old one may live on. What has something mapped was found when that was mapped, so that the last one
- * found is the one, if as much is mapped there. -EAGAIN: what is mapped changes all the time. */
+/* Compares a recorded space with the one just opened of the thread: exec() gives a process another one, and
+ * the old one may live on. A space with mappings was recorded when it made them, so the latest record with as
+ * much mapped is this one. -EAGAIN: the mappings change all the time. */
 static int same_address_space(const struct mediator *m, const struct managed *g, uint32_t i, pid_t tid,
                               const struct managed_handle *now)
 {

@@ -1,14 +1,13 @@
-/* Commands of nvidia-uvm. They are bare numbers, which the filter matches as a whole, so that nothing that a
- * thread changes in memory makes one of them another. Most are about the calling process's address space and
- * run in it.
+/* Commands of nvidia-uvm. The command's number is in a register, so another thread cannot turn one command
+ * into another. Most commands are about the caller's address space and run in the caller.
  *
- * What each may do is its row's in interface.def. What moves managed memory into a
- * card's runs: its ranges are charged whole (managed.h). Refused is what moves other memory of the host's
- * there, and what maps nothing over any length: page tables of the card's that no memory stands for.
+ * A command's row in interface.def says what it may do. Commands that move managed memory to a card run: its
+ * ranges are charged whole (managed.h). Commands that move other host memory there are refused, and so are
+ * those that map nothing over any length, since that takes page tables for which nothing is charged.
  *
- * A mapping of an allocation keeps its memory (external.h). What makes mappings and what ends them is about
- * the file alone: the arbiter makes these calls, from its own copy of the parameters, and believes nothing
- * but the driver's answer. */
+ * A mapping of an allocation keeps its memory (external.h). Commands that make or end mappings concern the
+ * file alone: the arbiter makes them itself, from its own copy of the parameters, and believes only the
+ * driver's answer. */
 #include "uvm.h"
 #include "native_sched/nvidia/account/external.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"

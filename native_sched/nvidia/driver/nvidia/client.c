@@ -232,7 +232,7 @@ static bool is_known(const struct nvidia_client *c, const struct rm_card_info *i
     return false;
 }
 
-/* Those that the driver has by now, none of which is attached by that. */
+/* Lists the driver's GPUs without attaching them. */
 static int find_cards(struct nvidia_client *c)
 {
     struct rm_card_info info[RM_MAX_CARDS] = {{.valid = 0}};
