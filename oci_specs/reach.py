@@ -41,14 +41,21 @@ HOOK_STAGES = ("prestart", "createRuntime", "createContainer", "startContainer",
 _NODE_PREFIX = "/dev/nvidia"
 _DRM_FOLDER = "/dev/dri"
 PROC_PREFIX = "/proc/driver/nvidia"
+# cgroups(7): in the root of version 2 alone.
+_ONE_HIERARCHY = "/sys/fs/cgroup/cgroup.controllers"
+_VERSION_TIMEOUT_SECONDS = 10
+_NUMBER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
 
 class Host:
     """What has to be looked up on the host. Tests give another."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: str = "") -> None:
+        """runtime: the path of the OCI runtime that gets the spec, "" where that is not known."""
+        self._runtime = runtime
         self._majors: frozenset[int] | None = None
         self._drm_minors: frozenset[int] | None = None
+        self._minds_numbers: bool | None = None
 
     def majors(self) -> frozenset[int]:
         """Character majors of NVIDIA's driver: nvidia, nvidia-uvm, nvidia-caps and the like."""
@@ -90,6 +97,14 @@ class Host:
         with open("/proc/self/uid_map", "rb") as uid_map:
             return os.geteuid() != 0 or uid_map.read().split() != INITIAL_UID_MAP
 
+    def minds_numbers(self) -> bool:
+        """Whether a device rule that allows type "a" opens those with its numbers alone: by crun under one
+        hierarchy of cgroups. By runc, and by version 1 of cgroups, it opens all.
+        """
+        if self._minds_numbers is None:
+            self._minds_numbers = os.path.exists(_ONE_HIERARCHY) and _is_crun(self._runtime)
+        return self._minds_numbers
+
     def is_own_pid_namespace(self, path: str) -> bool:
         """Whether a pid namespace that a spec joins by path is ours; "" stands for a new one."""
         if not path:
@@ -98,6 +113,20 @@ class Host:
             return os.path.samefile(path, "/proc/self/ns/pid")
         except (OSError, ValueError):
             return False
+
+
+def _is_crun(runtime: str) -> bool:
+    """By what it says of itself: any program may have its name."""
+    # Such rules are rare: no other container pays for the question.
+    import subprocess
+
+    try:
+        said = subprocess.run(
+            [runtime, "--version"], capture_output=True, check=False, timeout=_VERSION_TIMEOUT_SECONDS
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return said.startswith(b"crun version ")
 
 
 def nvidia_majors(proc_devices: str) -> frozenset[int]:
@@ -264,29 +293,46 @@ def _open_rule(rules: list[dict[str, Any]], host: Host) -> str | None:
     every: list[tuple[int, int | None]] = [(major, None) for major in sorted(host.majors())]
     for major, minor in every + [(DRM_MAJOR, minor) for minor in sorted(host.drm_minors())]:
         verdict: str | None = None
-        # As in the kernel: the last rule that covers a device decides. Of one that allows "a" neither the
-        # numbers nor the access count.
+        # As in the kernel: the last rule that covers a device decides.
         for rule in rules:
-            allows = rule.get("allow") is True
-            if not _covers(rule, major, minor) and not (allows and member_string(rule, "type") in ("", "a")):
-                continue
-            if allows:
-                verdict = _words(rule)
-            elif member_number(rule, "minor") in (None, -1, minor) and {"r", "w"} <= set(_access(rule)):
+            if rule.get("allow") is True:
+                if _opens(rule, major, minor) or (_is_of_any_type(rule) and not host.minds_numbers()):
+                    verdict = _words(rule)
+            elif _closes(rule, major, minor):
                 verdict = None
         if verdict is not None:
             return verdict
     return None
 
 
-def _covers(rule: Mapping[str, Any], major: int, minor: int | None) -> bool:
-    """Whether a rule is about opening character devices of this major: the one, or without a minor any."""
-    if not {"r", "w"} & set(_access(rule)):
-        return False
+def _is_of_any_type(rule: Mapping[str, Any]) -> bool:
+    return member_string(rule, "type") in ("", "a")
+
+
+def _opens(rule: Mapping[str, Any], major: int, minor: int | None) -> bool:
+    """Whether a rule that allows is about opening character devices of this major: the one, or without a
+    minor any. Of its numbers the programs that runtimes attach have 32 bits, and a negative one is any.
+    """
+
+    def may_mean(name: str, wanted: int) -> bool:
+        number = member_number(rule, name)
+        return number is None or number < 0 or number & _SIGN != 0 or number & _NUMBER_BITS == wanted
+
     return (
-        member_string(rule, "type") in ("", "a", "c", "u")
+        bool({"r", "w"} & set(_access(rule)))
+        and (_is_of_any_type(rule) or member_string(rule, "type") in ("c", "u"))
+        and may_mean("major", major)
+        and (minor is None or may_mean("minor", minor))
+    )
+
+
+def _closes(rule: Mapping[str, Any], major: int, minor: int | None) -> bool:
+    """Whether a rule that denies leaves no way to open such a device."""
+    return (
+        {"r", "w"} <= set(_access(rule))
+        and (_is_of_any_type(rule) or member_string(rule, "type") in ("c", "u"))
         and member_number(rule, "major") in (None, -1, major)
-        and (minor is None or member_number(rule, "minor") in (None, -1, minor))
+        and member_number(rule, "minor") in (None, -1, minor)
     )
 
 

@@ -58,7 +58,7 @@ def _run(launch: Launch) -> int:
     if create.wants_help:
         _become(launch)
     spec = _spec(create)
-    host = Host()
+    host = Host(launch.command[0])
     intent = Intent(spec.content, create.bundle, host)
     if intent.is_ours:
         status = _ask(launch, create, spec, intent, host)

@@ -51,6 +51,10 @@ class ResolvedPaths(Host):
         # Others cannot ask.
         return False
 
+    def minds_numbers(self) -> bool:
+        # The launcher knows which runtime it is to become.
+        raise NotHereError
+
     def is_own_pid_namespace(self, path: str) -> bool:
         # procfs is the same for both, who share the pid namespace.
         if path and not _PID_NAMESPACE.fullmatch(path):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from native_sched.daemon.control.resolved_paths import NotHereError, ResolvedPaths
 from oci_specs.reach import HOST_CAPABILITIES, Host, nvidia_majors, others_processes, reach
 from oci_specs.refusal import Refusal
 from tests.support.places import REPOSITORY
@@ -89,7 +90,7 @@ def test_device(device: dict[str, Any], found: bool) -> None:
         ([], "no device rules"),
         ([{"allow": True}], "a *:* rwm"),
         ([{"allow": True, "type": "a", "access": "r"}], "a *:* r"),
-        # runc and version 1 of cgroups look at no more of such a rule.
+        # Of such a rule, runc looks at no more, and version 1 of cgroups neither.
         ([DENY_ALL, {"allow": True, "type": "a", "access": "m"}], "a *:* m"),
         ([DENY_ALL, {"allow": True, "major": 7, "minor": 7, "access": "rw"}], "a 7:7 rw"),
         ([{"allow": True}, {"allow": False, "type": "a", "major": 7, "minor": 7}], "a *:* rwm"),
@@ -101,6 +102,13 @@ def test_device(device: dict[str, Any], found: bool) -> None:
         ([DENY_ALL, {"allow": True, "type": "c", "minor": 0, "access": "rw"}], "c *:0 rw"),
         # The last rule decides.
         ([{"allow": True, "access": "rwm"}, DENY_ALL], None),
+        # To programs of runc and crun under version 2 these are c *:* and c 195:0.
+        ([DENY_ALL, {"allow": True, "type": "c", "major": -2, "minor": -3, "access": "rw"}], "c -2:-3 rw"),
+        (
+            [DENY_ALL, {"allow": True, "type": "c", "major": 2**32 + 195, "minor": 2**32, "access": "rw"}],
+            f"c {2**32 + 195}:{2**32} rw",
+        ),
+        ([{"allow": True}, {"allow": False, "type": "c", "major": -2, "access": "rwm"}], "a *:* rwm"),
         ([{"allow": True, "type": "c", "major": 195, "access": "rw"}, DENY_ALL], None),
         # Denied in part only.
         (
@@ -126,6 +134,65 @@ def test_device_rules(rules: list[dict[str, Any]], expected: str | None) -> None
     # A rule about NVIDIA's numbers alone goes with the nodes when there is a grant.
     how = "device" if expected and expected.startswith(("c 195:", f"c {UVM}:")) else "cgroup"
     assert ways(spec) == ([(how, text)] if expected else [])
+
+
+ANY_7_1 = {"allow": True, "type": "a", "major": 7, "minor": 1, "access": "rwm"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "opens"),
+    [
+        (ANY_7_1, False),
+        ({"allow": True, "major": 7, "minor": 1, "access": "rwm"}, False),
+        ({"allow": True, "type": "a", "access": "m"}, False),
+        ({"allow": True, "type": "a", "major": 195, "minor": 0, "access": "rw"}, True),
+        ({"allow": True, "type": "a", "major": 7, "access": "rw"}, False),
+        ({"allow": True, "type": "a", "minor": 0, "access": "rw"}, True),
+        ({"allow": True, "type": "a", "major": -2, "minor": -2, "access": "r"}, True),
+        ({"allow": True}, True),
+    ],
+)
+def test_crun_under_one_hierarchy_minds_the_numbers_of_any_type(rule: dict[str, Any], opens: bool) -> None:
+    spec = load("docker-20.10-default")
+    spec["linux"]["resources"]["devices"] = [DENY_ALL, rule]
+    assert [how for how, _ in ways(spec, FakeHost(minds_numbers=True))] == (["cgroup"] if opens else [])
+    assert [how for how, _ in ways(spec, FakeHost())] == ["cgroup"]
+
+
+@pytest.mark.parametrize(
+    ("says", "one_hierarchy", "minds"),
+    [
+        ("crun version 1.21", True, True),
+        ("crun version 1.21", False, False),
+        ("runc version 1.1.5", True, False),
+        ("", True, False),
+        (None, True, False),
+    ],
+)
+def test_whose_numbers_count(
+    says: str | None, one_hierarchy: bool, minds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # By its own words: a runtime of any other kind may be called crun.
+    runtime = tmp_path / "crun"
+    if says is not None:
+        runtime.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo '{says}'\n")
+        runtime.chmod(0o755)
+    controllers = tmp_path / "cgroup.controllers"
+    if one_hierarchy:
+        controllers.touch()
+    monkeypatch.setattr("oci_specs.reach._ONE_HIERARCHY", str(controllers))
+    assert Host(str(runtime)).minds_numbers() == minds
+    assert not Host().minds_numbers()
+
+
+def test_mgpud_leaves_such_a_rule_to_the_launcher_which_knows_its_runtime() -> None:
+    spec = load("docker-20.10-default")
+    spec["linux"]["resources"]["devices"] = [DENY_ALL, ANY_7_1]
+    with pytest.raises(NotHereError):
+        ways(spec, ResolvedPaths())
+    # What is open by any runtime is no question.
+    spec["linux"]["resources"]["devices"] = [{"allow": True}]
+    assert [how for how, _ in ways(spec, ResolvedPaths())] == ["cgroup"]
 
 
 @pytest.mark.parametrize("rootless", [True, False])
@@ -328,8 +395,8 @@ rule = st.fixed_dictionaries(
     {"allow": st.booleans()},
     optional={
         "type": st.sampled_from(["", "a", "b", "c"]),
-        "major": st.sampled_from([-1, 1, 195, None]),
-        "minor": st.sampled_from([-1, 0, 255, None]),
+        "major": st.sampled_from([-1, -2, 1, 195, 2**32 + 195, None]),
+        "minor": st.sampled_from([-1, -2, 0, 255, 2**32, None]),
         "access": st.sampled_from(["", "r", "w", "m", "rw", "rwm"]),
     },
 )
@@ -340,10 +407,11 @@ def test_rules_agree_with_the_kernel(rules: list[dict[str, Any]]) -> None:
     """Never unnoticed: whatever minor and access the rules let through, evaluated one device at a time."""
 
     def covers(rule: dict[str, Any], minor: int, access: str) -> bool:
+        # A negative number is any, and one beyond 32 bits what is left of it, as in a runtime's program.
         return (
             rule.get("type", "") in ("", "a", "c")
-            and rule.get("major") in (None, -1, 195)
-            and rule.get("minor") in (None, -1, minor)
+            and rule.get("major") in (None, -1, -2, 195, 2**32 + 195)
+            and rule.get("minor") in (None, -1, -2, minor, 2**32 + minor)
             and access in (rule.get("access") or "rwm")
         )
 
@@ -360,3 +428,4 @@ def test_rules_agree_with_the_kernel(rules: list[dict[str, Any]]) -> None:
     opened = any(may_open(minor, access) for minor in (0, 255, 7) for access in "rw")
     if opened:
         assert ways(spec)
+        assert ways(spec, FakeHost(minds_numbers=True))
