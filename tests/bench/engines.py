@@ -15,12 +15,10 @@ from tests.bench.colocation import PERIOD_MS, SHORT_HOLD_MS, US, Stamp, as_hardw
 from tests.bench.rows import Row, compared, quantile
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.commands import Done, attempt
 from tests.support.foreign import CASES, foreign_bundle
 from tests.support.places import FOREIGN_PACKAGES
-from tests.support.programs import UNMEDIATED, Programs, inside
-from tests.support.started import foreground
+from tests.support.programs import UNMEDIATED, Programs
 
 TRANSFERS, TURNS = "tinygrad_cases.py", 9
 SUSPENDS = 300
@@ -89,8 +87,8 @@ def _suspended(built: Programs, shared: Path, engines: Sequence[str]) -> list[fl
     with node("h200:1", hold_ms=SHORT_HOLD_MS) as mgpu:
         as_hardware(mgpu)
         with (
-            bundle(inside("engines"), *engines, env=OFFLINE, mounts=[built.oci_mount]) as made,
-            foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+            built.bundle("engines", *engines, env=OFFLINE) as made,
+            made.running(mgpu.runtime) as running,
         ):
             assert running.line() == "works"
             [offline] = mgpu.containers()

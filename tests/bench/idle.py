@@ -7,8 +7,7 @@ from pathlib import Path
 from tests.bench.rows import Row
 from tests.bench.starts import TICKS_PER_S
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.started import foreground
 
 CONTAINERS = 16
@@ -32,9 +31,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
     mgpud = mgpu.pid_of("mgpud")
     with ExitStack() as stack:
         for _ in range(CONTAINERS):
-            made = stack.enter_context(
-                bundle(inside("hold"), "100", env={"MGPU_MEMORY_MIB": "512"}, mounts=[built.oci_mount])
-            )
+            made = stack.enter_context(built.bundle("hold", "100", env={"MGPU_MEMORY_MIB": "512"}))
             argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
             running = stack.enter_context(foreground(argv))
             assert running.line() == "held 0"

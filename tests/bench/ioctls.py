@@ -5,9 +5,8 @@ from statistics import median
 
 from tests.bench.rows import Row
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.commands import run
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 
 CALLS = 40_000
 RUNS = 5
@@ -31,9 +30,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
     """
     tenant: Figures = []
     floor: Figures = []
-    with bundle(
-        inside("rm_latency"), str(CALLS), env={"MGPU_MEMORY_MIB": "1024"}, mounts=[built.oci_mount]
-    ) as made:
+    with built.bundle("rm_latency", str(CALLS), env={"MGPU_MEMORY_MIB": "1024"}) as made:
         for _ in range(RUNS):
             floor.append(json.loads(run(built.folder / "notify_floor", str(CALLS))))
             done = made.run(mgpu.runtime)

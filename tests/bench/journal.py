@@ -9,8 +9,7 @@ from statistics import median
 from tests.bench.rows import Row
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 
 CALLS = 20_000
 RUNS = 7
@@ -39,9 +38,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
     plain: dict[str, list[float]] = {kind: [] for kind, _what in KINDS}
     with (
         _without_journal() as other,
-        bundle(
-            inside("rm_latency"), str(CALLS), env={"MGPU_MEMORY_MIB": "1024"}, mounts=[built.oci_mount]
-        ) as made,
+        built.bundle("rm_latency", str(CALLS), env={"MGPU_MEMORY_MIB": "1024"}) as made,
     ):
         for _ in range(RUNS):
             with_journal, without = (json.loads(made.run(each.runtime).out) for each in (mgpu, other))

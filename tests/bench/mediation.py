@@ -11,7 +11,6 @@ from typing import Any
 from tests.bench.rows import Row, compared
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.commands import attempt, run
 from tests.support.places import PREFIX
 from tests.support.programs import UNMEDIATED, Programs, inside
@@ -64,7 +63,7 @@ def one_cpu() -> Iterator[None]:
 
 
 def _inside(mgpu: Arbiter, built: Programs, program: str, count: int) -> dict[str, Any]:
-    with bundle(inside(program), str(count), env=ENV, mounts=[built.oci_mount]) as made:
+    with built.bundle(program, str(count), env=ENV) as made:
         found: dict[str, Any] = json.loads(made.run(mgpu.runtime).out)
         return found
 
@@ -106,9 +105,7 @@ def _storm(mgpu: Arbiter, built: Programs) -> Iterator[Row]:
 
     alone = median(quiet() for _ in range(RUNS))
     with ExitStack() as stack:
-        made = stack.enter_context(
-            bundle(inside("alloc_storm"), str(THREADS), env=ENV, mounts=[built.oci_mount])
-        )
+        made = stack.enter_context(built.bundle("alloc_storm", str(THREADS), env=ENV))
 
         def storm(verb: str, *words: str | Path) -> None:
             started = stack.enter_context(foreground(made.argv(mgpu.runtime, verb, *words)))

@@ -119,7 +119,7 @@ def _rows(name: str, waits: list[Wait]) -> Iterator[Row]:
 def _allocation_us(built: Programs, lends: bool) -> float:
     with node(offline_overcommit=lends) as mgpu:
         env = {"MGPU_MEMORY_MIB": "1024"}
-        with bundle(inside("rm_latency"), CALLS, env=env, mounts=[built.oci_mount]) as made:
+        with built.bundle("rm_latency", CALLS, env=env) as made:
             done = made.run(mgpu.runtime)
     assert done.status == 0, str(done)
     return float(json.loads(done.out)["alloc_free"]["p50_ns"]) / US

@@ -11,7 +11,6 @@ from statistics import median
 from tests.bench.rows import Row, quantile
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
-from tests.support.started import foreground
 
 ALONE = 40
 CONCURRENT = 20
@@ -107,8 +106,7 @@ def _concurrent(mgpu: Arbiter) -> list[Row]:
 
 @contextmanager
 def _sleeping(made: Bundle, runtime: str | Path) -> Iterator[None]:
-    argv = made.argv(runtime, "run", "--bundle", made.path, made.container)
-    with foreground(argv) as running:
+    with made.running(runtime) as running:
         assert running.line() == "up"
         yield
         made.call(runtime, "kill", made.container, "KILL")

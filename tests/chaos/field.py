@@ -23,7 +23,7 @@ from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import readable, until
 
 MIB = 1 << 20
@@ -114,13 +114,10 @@ def tenant(mgpu: Arbiter, built: Programs, number: int, seed: int, **env: str) -
         card = str(number // PER_CARD)
         wishes = {"MGPU_MEMORY_MIB": str(CAP_MIB), "NVIDIA_VISIBLE_DEVICES": card, **env}
         command = [inside("steadfast"), str(seed + number), str(PROCESSES), str(CAP_MIB), "/ring/ring", card]
-        with bundle(*command, env=wishes, mounts=mounts) as made:
-            with foreground(
-                made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-            ) as running:
-                found = Tenant(made, running, ring)
-                found.said("ready")
-                yield found
+        with bundle(*command, env=wishes, mounts=mounts) as made, made.running(mgpu.runtime) as running:
+            found = Tenant(made, running, ring)
+            found.said("ready")
+            yield found
         ring.close()
 
 

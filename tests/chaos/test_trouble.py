@@ -18,9 +18,8 @@ from tests.chaos.field import Field, end, field_of
 from tests.support import host, scrape
 from tests.support.bundle import Bundle, bundle
 from tests.support.commands import attempt, run
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.rm_numbers import NV_ERR_GPU_IS_LOST, NV_ERR_NO_MEMORY
-from tests.support.started import foreground
 from tests.support.waiting import until
 
 # How long the mixture goes on; `make chaos SECONDS=...` sets it.
@@ -105,9 +104,8 @@ def test_full_journal_refuses_and_recovers(built: Programs) -> None:
     chosen = fields.seed()
     env = {"MGPU_MEMORY_MIB": str(2 * MOST_OBJECTS // 16)}
     with small_run() as root, field_of(built, 1, chosen, root=root) as field:
-        with bundle(inside("many_objects"), str(MOST_OBJECTS), env=env, mounts=[built.oci_mount]) as made:
-            argv = made.argv(field.mgpu.runtime, "run", "--bundle", made.path, made.container)
-            with foreground(argv) as hungry:
+        with built.bundle("many_objects", str(MOST_OBJECTS), env=env) as made:
+            with made.running(field.mgpu.runtime) as hungry:
                 assert hungry.line() == "ready"
                 ballast = fill(root)
                 hungry.tell()

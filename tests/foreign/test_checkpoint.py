@@ -13,7 +13,7 @@ from tests.support.arbiter import Arbiter
 from tests.support.checkpoint import Checkpoint
 from tests.support.colocation import pid_of
 from tests.support.foreign import foreign_bundle
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 CAP_MIB = 1024
@@ -28,9 +28,8 @@ def mgpu(private_host: None) -> Iterator[Arbiter]:
 @contextmanager
 def container(mgpu: Arbiter, script: str, *args: str) -> Iterator[tuple[Foreground, int]]:
     """A program in a container, and its pid."""
-    with foreign_bundle(script, *args, memory_mib=CAP_MIB) as made:
-        with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running:
-            yield running, pid_of(mgpu, made.container)
+    with foreign_bundle(script, *args, memory_mib=CAP_MIB) as made, made.running(mgpu.runtime) as running:
+        yield running, pid_of(mgpu, made.container)
     arbiter.until_empty(mgpu)
 
 

@@ -9,7 +9,6 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.foreign import foreign_bundle
 from tests.support.lending import OFFLINE
-from tests.support.started import foreground
 
 CAP_MIB = 1024
 CONFIG = "offline_overcommit = true\n"
@@ -29,8 +28,7 @@ def test_program_goes_on_with_its_data_on_either_card(mgpu: Arbiter, script: str
             lambda config: config["annotations"].update(OFFLINE | {"mgpu.dev/memory-mib": str(CAP_MIB)})
         )
         made.edit(lambda config: config["process"]["env"].remove(f"MGPU_MEMORY_MIB={CAP_MIB}"))
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as program:
+        with made.running(mgpu.runtime) as program:
             before = json.loads(program.line())
             full = sorted(mgpu.used_bytes())
             for there in (1, 0, 1):

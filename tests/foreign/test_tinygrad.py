@@ -20,7 +20,7 @@ from tests.support.foreign import foreign_bundle, run_foreign
 from tests.support.load import INSIDE as LOAD
 from tests.support.load import load, mounts
 from tests.support.load import working as load_working
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 SCRIPT = "tinygrad_cases.py"
@@ -39,8 +39,7 @@ def case(
 ) -> Iterator[tuple[Foreground, str]]:
     """It runs, and its container's name."""
     with foreign_bundle(SCRIPT, what, memory_mib=memory_mib, env=env) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
+        with made.running(mgpu.runtime) as running:
             yield running, made.container
 
 
@@ -171,7 +170,7 @@ def online_on(mgpu: Arbiter, card: int) -> Iterator[Foreground]:
     env = {"MGPU_MEMORY_MIB": "1024", "MGPU_QOS": "online", "NVIDIA_VISIBLE_DEVICES": str(card)}
     with (
         bundle(LOAD, *BURST, "-o", "json", env=env, mounts=mounts()) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        made.running(mgpu.runtime) as running,
     ):
         yield running
 

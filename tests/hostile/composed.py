@@ -20,9 +20,7 @@ from sim.cards import CardAccount, FileUse
 from tests.hostile.siege import MIB, Attempt, Siege
 from tests.sim import card_protocol as protocol
 from tests.support import arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import foreground
+from tests.support.programs import Programs
 from tests.support.waiting import until
 
 # Words of tests/programs/hostile/composed.c.
@@ -301,8 +299,8 @@ def laid(built: Programs) -> Iterator[Siege]:
     """A call that only its caller can make waits here between the look at it and the driver's own."""
     with (
         arbiter.running("h200:1", sim_options=["reread-us=1000"]) as mgpu,
-        bundle(inside("neighbour"), env={"MGPU_MEMORY_MIB": "256"}, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as neighbour,
+        built.bundle("neighbour", env={"MGPU_MEMORY_MIB": "256"}) as made,
+        made.running(mgpu.runtime) as neighbour,
     ):
         assert neighbour.line() == "ready"
         yield Siege(mgpu, built, neighbour)

@@ -17,7 +17,7 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 MIB = 1 << 20
@@ -160,8 +160,7 @@ class Siege:
                     config["process"]["user"] = {"uid": user, "gid": user}
 
             made.edit(limit)
-            argv = made.argv(self.mgpu.runtime, "run", "--bundle", made.path, made.container)
-            with foreground(argv) as running:
+            with made.running(self.mgpu.runtime) as running:
                 until(
                     lambda: running.process.poll() is not None or self._bound(made), "it runs, or has ended"
                 )
@@ -179,8 +178,8 @@ def laid(built: Programs, card: str = "h200", options: Sequence[str] = ()) -> It
     """mgpu on one simulated card, an H200 large enough for hundreds of contexts, with a neighbour at work."""
     with (
         arbiter.running(f"{card}:1", sim_options=options, node_config=f"hold_ms = {HOLD_MS}\n") as mgpu,
-        bundle(inside("neighbour"), env={"MGPU_MEMORY_MIB": "256"}, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as neighbour,
+        built.bundle("neighbour", env={"MGPU_MEMORY_MIB": "256"}) as made,
+        made.running(mgpu.runtime) as neighbour,
     ):
         assert neighbour.line() == "ready"
         siege = Siege(mgpu, built, neighbour)

@@ -8,10 +8,9 @@ import pytest
 from tests.hostile.on_engine import GRAPHICS, done_ns, run_ns
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.rm_numbers import NV_ERR_INVALID_CLASS
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 SHARE = {"MGPU_MEMORY_MIB": "1024", "NVIDIA_DRIVER_CAPABILITIES": "graphics,utility"}
@@ -21,8 +20,8 @@ MS = 1_000_000
 @contextmanager
 def draws(mgpu: Arbiter, built: Programs, *args: str, **env: str) -> Iterator[Foreground]:
     with (
-        bundle(inside("graphics"), *args, env={**SHARE, **env}, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        built.bundle("graphics", *args, env={**SHARE, **env}) as made,
+        made.running(mgpu.runtime) as running,
     ):
         yield running
 

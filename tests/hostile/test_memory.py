@@ -7,10 +7,8 @@ import pytest
 
 from tests.hostile.siege import CAP_MIB, MIB, Siege, open_files
 from tests.support import arbiter, host
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.rm_numbers import NV_ERR_NO_MEMORY
-from tests.support.started import foreground
 from tests.support.waiting import until
 
 NO_MEMORY = NV_ERR_NO_MEMORY
@@ -115,8 +113,8 @@ def test_cards_outside_the_grant(private_host: None, built: Programs) -> None:
     env = {"MGPU_MEMORY_MIB": str(CAP_MIB)}
     with (
         arbiter.running("h200:2") as mgpu,
-        bundle(inside("strangers"), env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as strangers,
+        built.bundle("strangers", env=env) as made,
+        made.running(mgpu.runtime) as strangers,
     ):
         assert strangers.line() == "0"
 

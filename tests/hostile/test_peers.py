@@ -11,9 +11,8 @@ import pytest
 from tests.support import arbiter
 from tests.support import rm_numbers as nv
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.programs import Programs
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 MIB = 1 << 20
@@ -37,8 +36,8 @@ def three(private_host: None) -> Iterator[Arbiter]:
 def peers(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[Foreground]:
     uuids = [card["uuid"].removeprefix("GPU-").replace("-", "") for card in mgpu.listing()["cards"]]
     with (
-        bundle(inside("peers"), *uuids, env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        built.bundle("peers", *uuids, env=env) as made,
+        made.running(mgpu.runtime) as running,
     ):
         assert running.line() == "ready"
         yield running
@@ -88,8 +87,8 @@ OVER_LINKS, OVER_BUS = 0x1B, 0x47
 @contextmanager
 def pairs(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[Foreground]:
     with (
-        bundle(inside("pairs"), env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        built.bundle("pairs", env=env) as made,
+        made.running(mgpu.runtime) as running,
     ):
         assert running.line() == "ready"
         yield running

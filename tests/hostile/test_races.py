@@ -32,8 +32,7 @@ def test_calls_by_two_listeners_on_shared_files_and_handles(
     seconds, processes = "3", "3"
     command = [inside("storm"), seconds, str(seed), processes]
     with bundle(*command, env=ENV, mounts=[built.oci_mount]) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as first:
+        with made.running(mgpu.runtime) as first:
             assert first.line() == "ready"
             join = [inside("storm"), seconds, str(seed + 100), processes, "join"]
             with foreground(made.argv(mgpu.runtime, "exec", made.container, *join)) as second:
@@ -55,9 +54,8 @@ def test_calls_by_two_listeners_on_shared_files_and_handles(
 def test_processes_killed_in_the_middle_of_calls(mgpu: Arbiter, built: Programs) -> None:
     """Each of them has files of its own, which end with it."""
     draw = random.Random(7)
-    with bundle(inside("mortal"), "4", env={"MGPU_MEMORY_MIB": "4096"}, mounts=[built.oci_mount]) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
+    with built.bundle("mortal", "4", env={"MGPU_MEMORY_MIB": "4096"}) as made:
+        with made.running(mgpu.runtime) as running:
             assert running.line() == "up"
             [container] = mgpu.containers()
             killed = 0
@@ -79,13 +77,10 @@ def test_processes_killed_in_the_middle_of_calls(mgpu: Arbiter, built: Programs)
 
 
 def test_files_of_a_tenant_are_limited(mgpu: Arbiter, built: Programs) -> None:
-    with bundle(
-        inside("many_files"), "20000", env={"MGPU_MEMORY_MIB": "512"}, mounts=[built.oci_mount]
-    ) as greedy:
-        argv = greedy.argv(mgpu.runtime, "run", "--bundle", greedy.path, greedy.container)
-        with foreground(argv) as running:
+    with built.bundle("many_files", "20000", env={"MGPU_MEMORY_MIB": "512"}) as greedy:
+        with greedy.running(mgpu.runtime) as running:
             assert running.line() == "opened 4096 errno 24"
-            with bundle(inside("capped"), env={"MGPU_MEMORY_MIB": "512"}, mounts=[built.oci_mount]) as other:
+            with built.bundle("capped", env={"MGPU_MEMORY_MIB": "512"}) as other:
                 done = other.run(mgpu.runtime)
                 assert done.status == 0, str(done)
             greedy.call(mgpu.runtime, "kill", greedy.container, "KILL")

@@ -3,10 +3,8 @@
 import time
 
 from tests.support import arbiter
-from tests.support.bundle import bundle
 from tests.support.load import load, runs, spans, working
-from tests.support.programs import Programs, inside
-from tests.support.started import foreground
+from tests.support.programs import Programs
 from tests.support.waiting import until
 
 
@@ -14,8 +12,8 @@ def test_suspended_tenant_cannot_resume_itself(private_host: None, built: Progra
     env = {"MGPU_MEMORY_MIB": "4096", "MGPU_QOS": "offline"}
     with (
         arbiter.running("v100-16", node_config="hold_ms = 200\n") as mgpu,
-        bundle(inside("resume"), "4", env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as hostile,
+        built.bundle("resume", "4", env=env) as made,
+        made.running(mgpu.runtime) as hostile,
     ):
         assert hostile.line() == "ready"
         [row] = mgpu.containers()

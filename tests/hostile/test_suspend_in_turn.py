@@ -17,7 +17,7 @@ from tests.support import arbiter, load
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 CALLS_MAX = 16
@@ -97,10 +97,8 @@ def on_card(
         "MGPU_QOS": qos,
         "NVIDIA_VISIBLE_DEVICES": str(card),
     }
-    with bundle(*command, env=env, mounts=list(mounts)) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
-            yield Tenant(mgpu, made.container, running, card)
+    with bundle(*command, env=env, mounts=list(mounts)) as made, made.running(mgpu.runtime) as running:
+        yield Tenant(mgpu, made.container, running, card)
 
 
 @pytest.mark.timeout(2 * MEET_S)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.colocation import came_back, mark, row, working
 from tests.support.load import load, runs
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.scrape import scrape
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 ONLINE = ("saturate", "--kernel-us", "1000", "--queue", "8")
@@ -59,8 +58,8 @@ def offline(built: Programs, what: str, *options: str) -> Iterator[Offline]:
     env = {"MGPU_MEMORY_MIB": "512", "MGPU_QOS": "offline"}
     with (
         arbiter.running("h200", sim_options=options, node_config=HOLD) as mgpu,
-        bundle(inside("unregistered"), what, env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        built.bundle("unregistered", what, env=env) as made,
+        made.running(mgpu.runtime) as running,
     ):
         assert running.line() == "ready"
         working(mgpu, made.container)

@@ -10,9 +10,8 @@ import pytest
 from tests.hostile.on_engine import VIDEO, done_ns, run_ns
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.programs import Programs
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 SHARE = {"MGPU_MEMORY_MIB": "1024", "NVIDIA_DRIVER_CAPABILITIES": "video,compute"}
@@ -22,8 +21,8 @@ MS = 1_000_000
 @contextmanager
 def decodes(mgpu: Arbiter, built: Programs, *args: str, **env: str) -> Iterator[Foreground]:
     with (
-        bundle(inside("video"), *args, env={**SHARE, **env}, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        built.bundle("video", *args, env={**SHARE, **env}) as made,
+        made.running(mgpu.runtime) as running,
     ):
         assert running.line() == "channel 0 decoder 0"
         yield running

@@ -14,9 +14,8 @@ from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support import rm_numbers as nv
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.programs import Programs
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 INVALID_CLASS = nv.NV_ERR_INVALID_CLASS
@@ -36,8 +35,8 @@ def tries(
     mgpu: Arbiter, built: Programs, program: str = "profiler", **env: str
 ) -> Iterator[tuple[Foreground, str]]:
     with (
-        bundle(inside(program), env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+        built.bundle(program, env=env) as made,
+        made.running(mgpu.runtime) as running,
     ):
         yield running, made.container
 
@@ -98,8 +97,8 @@ def test_decoder_that_is_paused_makes_no_ns_and_goes_on_whole(private_host: None
     env = {"MGPU_GPUS": "1", "MGPU_QOS": "offline", "NVIDIA_DRIVER_CAPABILITIES": "video"}
     with (
         arbiter.running("h200:1") as mgpu,
-        bundle(inside("video"), "2", "2000", env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as decodes,
+        built.bundle("video", "2", "2000", env=env) as made,
+        made.running(mgpu.runtime) as decodes,
     ):
         assert decodes.line() == "channel 0 decoder 0"
         decodes.tell()

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.bundle import Bundle, bundle
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 
 ENV = {"MGPU_MEMORY_MIB": "512"}
 # The main process asks, and with it all that it starts.
@@ -23,8 +23,7 @@ def asking(
     """Once it is up. change: made to its bundle before it starts."""
     with bundle(*ASKS, env=ENV) as made:
         change(made)
-        argv = made.argv(runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
+        with made.running(runtime) as running:
             assert running.line() == "up"
             yield made, running
 

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from tests.support import host
 from tests.support.commands import TIMEOUT_S, CommandFailedError, Done, attempt, run
 from tests.support.places import IMAGE_ROOTFS
+from tests.support.started import Foreground, foreground
 
 FREEZES, FREEZE_S = 4, 0.5
 
@@ -45,6 +46,10 @@ class Bundle:
         """`runtime run` to its end; args are further options of run."""
         argv = self.argv(runtime, "run", "--bundle", self.path, *args, self.container)
         return attempt(*argv, timeout_s=timeout_s)
+
+    def running(self, runtime: str | Path) -> AbstractContextManager[Foreground]:
+        """`runtime run`, which goes on while the test looks at it."""
+        return foreground(self.argv(runtime, "run", "--bundle", self.path, self.container))
 
     def call(self, runtime: str | Path, verb: str, *args: str | Path, freezes: int = FREEZES) -> str:
         """Another verb on the container; CommandFailedError when it fails. runc gives up on a freezer whose

@@ -20,7 +20,6 @@ from PIL import Image, ImageDraw, ImageFont
 from tests.support import arbiter, dashboard, host
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
-from tests.support.commands import attempt
 from tests.support.load import Load, bound, load
 from tests.support.places import REPOSITORY
 from tests.support.processes import daemon
@@ -127,7 +126,7 @@ def scenario(mgpu: Arbiter, stack: ExitStack) -> None:
         ) as one:
             one.running.process.wait(20)
         with bundle("true", env={"MGPU_MEMORY_MIB": "20000"}) as made:
-            attempt(*made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container))
+            made.run(mgpu.runtime)
     time.sleep(6)
     service.stop()
     time.sleep(12)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.arbiter import Arbiter, Json
 from tests.support.bundle import Bundle, bundle
 from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 # A node.toml.
@@ -54,7 +54,7 @@ class Running:
 
 @contextmanager
 def running(mgpu: Arbiter, made: Bundle) -> Iterator[Running]:
-    with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as program:
+    with made.running(mgpu.runtime) as program:
         try:
             yield Running(mgpu, made, program)
         finally:

@@ -13,7 +13,7 @@ from sim import cards
 from sim.cards import CardAccount, GroupTime, Span
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 INSIDE = "/mgpu-load"
@@ -94,8 +94,7 @@ def load(
         env["MGPU_POLICY"] = policy
     command = [INSIDE, *args, "-o", "json"]
     with bundle(*command, env=env, annotations=annotations, mounts=mounts(shared=shared)) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
+        with made.running(mgpu.runtime) as running:
             yield Load(mgpu, made, running)
 
 

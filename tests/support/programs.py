@@ -7,11 +7,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support import host
+from tests.support.bundle import Bundle, bundle
 from tests.support.places import REPOSITORY
 
 SOURCES = REPOSITORY / "tests" / "programs"
@@ -84,6 +86,10 @@ class Programs:
             "source": str(self.folder),
             "options": ["rbind", "ro"],
         }
+
+    def bundle(self, name: str, *args: str, **options: Any) -> AbstractContextManager[Bundle]:
+        """Of one of them; options as bundle()'s."""
+        return bundle(inside(name), *args, mounts=[self.oci_mount], **options)
 
 
 def inside(name: str) -> str:

@@ -12,9 +12,9 @@ from oci_specs import build
 from oci_specs.refusal import Refusal
 from runtime_hook import holder
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import Bundle, bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.bundle import Bundle
+from tests.support.programs import Programs
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 ENV = {"MGPU_MEMORY_MIB": "512"}
@@ -54,11 +54,9 @@ class Steady:
 
 @contextmanager
 def steady(mgpu: Arbiter, built: Programs, threads: int = 2, program: str = "steady") -> Iterator[Steady]:
-    with bundle(inside(program), str(threads), env=ENV, mounts=[built.oci_mount]) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
-            assert running.line() == "up"
-            yield Steady(made, running)
+    with built.bundle(program, str(threads), env=ENV) as made, made.running(mgpu.runtime) as running:
+        assert running.line() == "up"
+        yield Steady(made, running)
 
 
 def killed(mgpu: Arbiter, program: str) -> None:

@@ -17,7 +17,6 @@ from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.chromium import Chromium, chromium
-from tests.support.commands import attempt
 from tests.support.lending import LENDS
 from tests.support.load import Load, bound, load
 from tests.support.places import MGPU, REPOSITORY
@@ -88,7 +87,7 @@ def busy(refused: str = GREEDY) -> Iterator[Arbiter]:
         until(lambda: away.row()["cards"][0]["used_bytes"] > TUNED_MIB << 20, "it has its memory")
         mgpu.mgpu("evict", away.name)
         with bundle("true", env={"MGPU_MEMORY_MIB": "20000"}, annotations=pod(refused)) as made:
-            attempt(*made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container))
+            made.run(mgpu.runtime)
         yield mgpu
 
 

@@ -33,7 +33,7 @@ from tests.cluster.dra_support import (
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 MEMORY_MAX_KIB = 80 << 10
@@ -173,9 +173,7 @@ def seen(world: World, annotations: Mapping[str, str], variables: dict[str, str]
 @contextmanager
 def waiting(world: World, made: Bundle) -> Iterator[Foreground]:
     """A container that runs until it is told a line."""
-    with foreground(
-        made.argv(world.mgpu.runtime, "run", "--bundle", made.path, made.container)
-    ) as container:
+    with made.running(world.mgpu.runtime) as container:
         assert container.line() == "up"
         yield container
 

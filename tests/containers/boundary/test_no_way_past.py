@@ -265,7 +265,7 @@ PROFILES: dict[str, dict[str, Any] | None] = {
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_enforced_under_any_profile(mgpu: Arbiter, built: Programs, profile: str) -> None:
-    with bundle(inside("capped"), env=MEMORY, mounts=[built.oci_mount]) as made:
+    with built.bundle("capped", env=MEMORY) as made:
         wanted = PROFILES[profile]
 
         def set_profile(config: Any) -> None:

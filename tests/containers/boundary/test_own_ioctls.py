@@ -3,15 +3,14 @@
 from pathlib import Path
 
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.lasting import lasting_mgpu
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 
 lasting, mgpu = lasting_mgpu()
 
 
 def said(runtime: str | Path, built: Programs, env: dict[str, str]) -> list[str]:
-    with bundle(inside("own_ioctls"), env=env, mounts=[built.oci_mount]) as made:
+    with built.bundle("own_ioctls", env=env) as made:
         done = made.run(runtime)
         assert done.status == 0, str(done)
         return done.out.splitlines()

@@ -13,7 +13,6 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.lasting import lasting_mgpu
-from tests.support.started import foreground
 from tests.support.waiting import until
 
 POD = Pod(name="train-0", uid="0d9f2a4c-1f60-4f8e-8a5e-2f1f0f7f3a10")
@@ -89,7 +88,7 @@ def test_claim_outlives_mgpud_and_is_kept_while_a_container_runs(mgpu: Arbiter) 
     with bundle(
         "sh", "-c", "echo up; read line", annotations=OF_THE_POD, env=dict([claim.variable(0)])
     ) as made:
-        with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running:
+        with made.running(mgpu.runtime) as running:
             assert running.line() == "up"
             before = mgpu.pid_of("mgpud")
             os.kill(before, signal.SIGKILL)

@@ -16,7 +16,6 @@ from tests.support.containerd import Containerd
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME
 from tests.support.seccomp_profiles import COMMON
-from tests.support.started import foreground
 
 CASES = [*REFUSALS, *NODE_REFUSALS]
 
@@ -59,8 +58,7 @@ def test_docker(docker_daemon: Dockerd, shared: Arbiter, case: RefusalCase) -> N
 def test_policy_that_conflicts_names_who_set_it(ctd: Containerd, shared: Arbiter) -> None:
     env = {"MGPU_MEMORY_MIB": "2048", "MGPU_GPUS": "2"}
     with bundle("sh", "-c", "echo up; exec sleep 60", env=env) as made:
-        argv = made.argv(shared.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
+        with made.running(shared.runtime) as running:
             assert running.line() == "up"
             policy = {"mgpu.dev/policy": "native-burst-share", "mgpu.dev/memory-mib": "1024"}
             done = attempt(

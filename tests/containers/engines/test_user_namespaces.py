@@ -22,7 +22,6 @@ from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME
 from tests.support.podman import Podman
 from tests.support.programs import Programs, inside
-from tests.support.started import foreground
 
 MEMORY = {"MGPU_MEMORY_MIB": "512"}
 # Where the container's ids begin on the host, and how many it has.
@@ -140,7 +139,7 @@ def test_spec_without_device_rules_gets_such(up: Arbiter) -> None:
 def test_its_calls_are_served_by_each_mgpud(up: Arbiter, programs: dict[str, Any], user: int) -> None:
     with mapped_bundle(inside("hold"), "100", mounts=[programs]) as made:
         made.edit(lambda config: config["process"]["user"].update(uid=user, gid=user))
-        with foreground(made.argv(up.runtime, "run", "--bundle", made.path, made.container)) as running:
+        with made.running(up.runtime) as running:
             assert running.line() == "held 0"
             assert up.used_bytes()[0] >= 100 << 20
             # Another listener of the same container, and the same account.

@@ -6,9 +6,7 @@ import pytest
 
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import foreground
+from tests.support.programs import Programs
 from tests.support.waiting import until
 
 CAP_MIB = 4096
@@ -19,17 +17,16 @@ TIMES = 100
 def test_charge_after_a_hundred_is_that_after_the_first(mgpu: Arbiter, built: Programs, what: str) -> None:
     """A managed range is a quarter of the cap: the fifth would be refused if one were left over."""
     env = {"MGPU_MEMORY_MIB": str(CAP_MIB)}
-    with bundle(inside("again"), what, env=env, mounts=[built.oci_mount]) as made:
-        with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running:
-            seen = []
-            for times in (1, TIMES):
-                running.tell(str(times))
-                free_mib = int(running.line())
-                on_card = [card.used_bytes for card in mgpu.account().cards]
-                until(lambda: managed_has_ended(mgpu), "managed memory is given back")
-                seen.append((free_mib, mgpu.used_bytes(), on_card))
-            assert seen[0] == seen[1]
-            assert running.end() == 0
+    with built.bundle("again", what, env=env) as made, made.running(mgpu.runtime) as running:
+        seen = []
+        for times in (1, TIMES):
+            running.tell(str(times))
+            free_mib = int(running.line())
+            on_card = [card.used_bytes for card in mgpu.account().cards]
+            until(lambda: managed_has_ended(mgpu), "managed memory is given back")
+            seen.append((free_mib, mgpu.used_bytes(), on_card))
+        assert seen[0] == seen[1]
+        assert running.end() == 0
     arbiter.until_empty(mgpu)
 
 

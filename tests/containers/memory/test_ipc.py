@@ -12,9 +12,8 @@ import pytest
 
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.programs import Programs
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 MIB = 1 << 20
@@ -44,11 +43,9 @@ class Pair:
 @contextmanager
 def pair(mgpu: Arbiter, built: Programs) -> Iterator[Pair]:
     env = {"MGPU_MEMORY_MIB": str(CAP_MIB)}
-    with bundle(inside("ipc"), env=env, mounts=[built.oci_mount]) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
-            assert running.line() == "ready"
-            yield Pair(mgpu, running)
+    with built.bundle("ipc", env=env) as made, made.running(mgpu.runtime) as running:
+        assert running.line() == "ready"
+        yield Pair(mgpu, running)
     until(lambda: mgpu.containers() == [], "the grant is back")
     assert mgpu.used_bytes() == [card.used_bytes for card in mgpu.account().cards]
     assert mgpu.account().cards[0].used_bytes == 0

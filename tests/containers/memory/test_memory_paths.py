@@ -11,12 +11,10 @@ import pytest
 
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.commands import attempt
 from tests.support.places import MGPU
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.scrape import scrape
-from tests.support.started import foreground
 from tests.support.waiting import until
 
 MIB = 1 << 20
@@ -29,7 +27,7 @@ def nothing_left(mgpu: Arbiter) -> None:
 
 
 def test_every_path(mgpu: Arbiter, built: Programs) -> None:
-    with bundle(inside("memory_paths"), "all", env=ENV, mounts=[built.oci_mount]) as made:
+    with built.bundle("memory_paths", "all", env=ENV) as made:
         done = made.run(mgpu.runtime)
         assert done.out == "ok\n", str(done)
     nothing_left(mgpu)
@@ -43,14 +41,14 @@ def slow_to_close() -> Iterator[Arbiter]:
 
 
 def test_every_path_where_files_end_late(slow_to_close: Arbiter, built: Programs) -> None:
-    with bundle(inside("memory_paths"), "all", env=ENV, mounts=[built.oci_mount]) as made:
+    with built.bundle("memory_paths", "all", env=ENV) as made:
         done = made.run(slow_to_close.runtime)
         assert done.out == "ok\n", str(done)
     nothing_left(slow_to_close)
 
 
 def test_exited_process_leaves_all_memory_to_the_next(slow_to_close: Arbiter, built: Programs) -> None:
-    with bundle(inside("in_turn"), "4", env={"MGPU_MEMORY_MIB": "1024"}, mounts=[built.oci_mount]) as made:
+    with built.bundle("in_turn", "4", env={"MGPU_MEMORY_MIB": "1024"}) as made:
         done = made.run(slow_to_close.runtime)
         assert done.status == 0, str(done)
         had = [int(line) for line in done.out.split()]
@@ -60,35 +58,32 @@ def test_exited_process_leaves_all_memory_to_the_next(slow_to_close: Arbiter, bu
 
 
 def test_duplicate_outlives_its_file_within_its_container(mgpu: Arbiter, built: Programs) -> None:
-    with bundle(inside("memory_paths"), "hold", env=ENV, mounts=[built.oci_mount]) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
-            name = running.line().split()
-            assert running.line() == "duplicated"
-            until(lambda: mgpu.containers()[0]["cards"][0]["used_bytes"] == MIB, "it is charged once")
-            with bundle(inside("memory_paths"), "steal", *name, env=ENV, mounts=[built.oci_mount]) as thief:
-                done = thief.run(mgpu.runtime)
-                assert done.out == f"{0x1B}\n", str(done)
-            assert mgpu.in_use() == ([MIB, 0], [MIB, 0])
-            running.tell()
-            assert running.line() == "freed"
-            assert mgpu.in_use() == ([0, 0], [0, 0])
-            running.tell()
-            assert running.line() == "ok"
+    with built.bundle("memory_paths", "hold", env=ENV) as made, made.running(mgpu.runtime) as running:
+        name = running.line().split()
+        assert running.line() == "duplicated"
+        until(lambda: mgpu.containers()[0]["cards"][0]["used_bytes"] == MIB, "it is charged once")
+        with built.bundle("memory_paths", "steal", *name, env=ENV) as thief:
+            done = thief.run(mgpu.runtime)
+            assert done.out == f"{0x1B}\n", str(done)
+        assert mgpu.in_use() == ([MIB, 0], [MIB, 0])
+        running.tell()
+        assert running.line() == "freed"
+        assert mgpu.in_use() == ([0, 0], [0, 0])
+        running.tell()
+        assert running.line() == "ok"
     nothing_left(mgpu)
 
 
 def test_managed_memory_is_charged_on_each_card(mgpu: Arbiter, built: Programs) -> None:
     """The card counts none of it, as no driver does."""
-    with bundle(inside("managed"), "over", env=ENV, mounts=[built.oci_mount]) as made:
-        with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running:
-            assert running.line() == f"{1024 * MIB} {errno.ENOMEM}"
-            assert mgpu.in_use() == ([1024 * MIB] * 2, [0, 0])
+    with built.bundle("managed", "over", env=ENV) as made, made.running(mgpu.runtime) as running:
+        assert running.line() == f"{1024 * MIB} {errno.ENOMEM}"
+        assert mgpu.in_use() == ([1024 * MIB] * 2, [0, 0])
     nothing_left(mgpu)
 
 
 def run_cuda(mgpu: Arbiter, built: Programs) -> None:
-    with bundle(inside("capped"), env={"MGPU_MEMORY_MIB": "1024"}, mounts=[built.oci_mount]) as made:
+    with built.bundle("capped", env={"MGPU_MEMORY_MIB": "1024"}) as made:
         done = made.run(mgpu.runtime)
         assert done.status == 0, str(done)
         assert '"after": 0' in done.out
@@ -134,20 +129,15 @@ def test_unknown_driver_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_call_that_changes_between_check_and_use(built: Programs) -> None:
     with arbiter.running(sim_options=["reread-us=1000"]) as mgpu:
-        with bundle(
-            inside("hold"), "64", env={"MGPU_MEMORY_MIB": "512"}, mounts=[built.oci_mount]
-        ) as neighbour:
-            argv = neighbour.argv(mgpu.runtime, "run", "--bundle", neighbour.path, neighbour.container)
-            with foreground(argv) as beside:
+        with built.bundle("hold", "64", env={"MGPU_MEMORY_MIB": "512"}) as neighbour:
+            with neighbour.running(mgpu.runtime) as beside:
                 assert beside.line() == "held 0"
                 held = mgpu.in_use()
                 until(lambda: (mgpu.root / "metrics.sock").exists(), "metrics are served")
                 assert scrape(mgpu.root).values("mgpu_audit_mismatches_total") == [0, 0]
-                with bundle(inside("reclass"), env=ENV, mounts=[built.oci_mount]) as made:
-                    flipping = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-                    with foreground(flipping) as attacker:
-                        assert attacker.line() == "attacking"
-                        assert attacker.process.wait(60) == 128 + signal.SIGKILL
+                with built.bundle("reclass", env=ENV) as made, made.running(mgpu.runtime) as attacker:
+                    assert attacker.line() == "attacking"
+                    assert attacker.process.wait(60) == 128 + signal.SIGKILL
                 until(lambda: len(mgpu.containers()) == 1, "the attacker's grant is back")
                 assert mgpu.in_use() == held
                 said = (mgpu.root / "log" / "mgpud.log").read_text()

@@ -14,7 +14,6 @@ from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.lasting import lasting_mgpu
 from tests.support.places import IMAGE_NAME
 from tests.support.programs import Programs, inside
-from tests.support.started import foreground
 from tests.support.waiting import prompt, took_s, until
 
 MIB = 1 << 20
@@ -32,14 +31,12 @@ lasting, mgpu = lasting_mgpu()
 
 def test_kill_9_gives_everything_back_within_a_second(below: Arbiter, built: Programs) -> None:
     def killed() -> float:
-        with bundle(inside("hold"), "500", env=ENV, mounts=[built.oci_mount]) as made:
-            argv = made.argv(below.runtime, "run", "--bundle", made.path, made.container)
-            with foreground(argv) as running:
-                assert running.line() == "held 0"
-                [container] = below.containers()
-                assert (container["state"], container["cards"][0]["used_bytes"]) == ("bound", 700 * MIB)
-                os.kill(container["pid"], signal.SIGKILL)
-                return took_s(lambda: arbiter.until_empty(below))
+        with built.bundle("hold", "500", env=ENV) as made, made.running(below.runtime) as running:
+            assert running.line() == "held 0"
+            [container] = below.containers()
+            assert (container["state"], container["cards"][0]["used_bytes"]) == ("bound", 700 * MIB)
+            os.kill(container["pid"], signal.SIGKILL)
+            return took_s(lambda: arbiter.until_empty(below))
 
     prompt(killed, "until everything is back")
 

@@ -37,7 +37,7 @@ def seen_in_container(mgpu: Arbiter, card: str) -> str:
     """The card as a container that asks for it sees it, or the refusal."""
     env = {"MGPU_MEMORY_MIB": "256", "NVIDIA_VISIBLE_DEVICES": card}
     with bundle("gpustat", "--no-header", env=env) as made:
-        done = attempt(*made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container))
+        done = made.run(mgpu.runtime)
         return done.out + done.err
 
 

@@ -17,7 +17,7 @@ from tests.support import scrape
 from tests.support.arbiter import Arbiter, until_empty
 from tests.support.bundle import bundle
 from tests.support.commands import attempt
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("private_host")
@@ -47,7 +47,7 @@ def users(mgpu: Arbiter, minor: int = 0) -> int:
 def program(mgpu: Arbiter, built: Programs, gpu: str = "0") -> Iterator[str]:
     """A container that holds memory there."""
     env = {"MGPU_MEMORY_MIB": "512", "NVIDIA_VISIBLE_DEVICES": gpu}
-    with bundle(inside("hold"), "64", env=env, mounts=[built.oci_mount]) as made:
+    with built.bundle("hold", "64", env=env) as made:
         before = mgpu.used_bytes()
         started = made.argv(mgpu.runtime, "run", "--detach", "--bundle", made.path, made.container)
         # Its children keep its output open.

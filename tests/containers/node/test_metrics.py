@@ -17,13 +17,11 @@ from sim.cards import CardAccount
 from tests.support import arbiter, promtool
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
-from tests.support.commands import attempt
 from tests.support.console import matches, steps
 from tests.support.load import bound, load, working
 from tests.support.places import REPOSITORY
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 from tests.support.scrape import Scrape, scrape
-from tests.support.started import foreground
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("private_host")
@@ -77,7 +75,7 @@ def served(config: str = CONFIG) -> Iterator[Arbiter]:
 def refused(mgpu: Arbiter, **env: str) -> str:
     """What a container with these variables is refused with."""
     with bundle("true", env=env) as made:
-        done = attempt(*made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container))
+        done = made.run(mgpu.runtime)
     assert done.status != 0
     return done.out + done.err
 
@@ -207,8 +205,8 @@ def test_tenant_that_would_schedule_itself_is_counted_call_by_call(built: Progra
     env = {"MGPU_MEMORY_MIB": "4096"}
     with (
         served() as mgpu,
-        bundle(inside("resume"), "2", env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as hostile,
+        built.bundle("resume", "2", env=env) as made,
+        made.running(mgpu.runtime) as hostile,
     ):
         assert hostile.line() == "ready"
         until(

@@ -76,7 +76,7 @@ def test_online_is_shown_as_free_what_gives_way_to_it(mgpu: Arbiter, built: Prog
     online = {"mgpu.dev/memory-mib": str(CARD_MIB - 1024)}
     with started(mgpu, built, LARGE_OFFLINE, inside("keeper"), "2048") as offline:
         assert offline.program.line() == "up"
-        with bundle(inside("capped"), annotations=online, mounts=[built.oci_mount]) as made:
+        with built.bundle("capped", annotations=online) as made:
             [card] = json.loads(made.run(mgpu.runtime).out)
         assert card["total_bytes"] == CARD_MIB - 1024 << 20
         assert card["total_bytes"] - card["free_bytes"] < 512 << 20, "more than its context is not its own"

@@ -9,11 +9,9 @@ import pytest
 
 from tests.support import arbiter, chips
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.colocation import MS
 from tests.support.load import load, runs, shares_become, spans, time_of, working
-from tests.support.programs import Programs, inside
-from tests.support.started import foreground
+from tests.support.programs import Programs
 from tests.support.waiting import until
 
 HOLD_MS = 20
@@ -70,8 +68,8 @@ def test_long_copy_on_an_engine_that_shares_the_runlist_is_work(kind: Arbiter, b
     with load(kind, *SATURATE, qos="offline") as offline:
         working(offline)
         env = {"MGPU_MEMORY_MIB": "512", "MGPU_QOS": "online"}
-        with bundle(inside("copier"), str(COPY_MIB << 20), env=env, mounts=[built.oci_mount]) as made:
-            with foreground(made.argv(kind.runtime, "run", "--bundle", made.path, made.container)) as online:
+        with built.bundle("copier", str(COPY_MIB << 20), env=env) as made:
+            with made.running(kind.runtime) as online:
                 assert online.line() == "copies"
                 off_for(kind, offline.pid, WATCHED_S, "offline ran beside online's copy")
         shares_become(kind, [offline.pid], lambda got: got[0] > 90)

@@ -78,8 +78,7 @@ class Monitor:
 def monitor(mgpu: Arbiter, **env: str) -> Iterator[Monitor]:
     given = {"MGPU_MEMORY_MIB": str(MEMORY_MIB), "MGPU_QOS": "online", **env}
     with bundle("python3", "-c", MONITOR, env=given, mounts=mounts()) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
+        with made.running(mgpu.runtime) as running:
             yield Monitor(running, made.container)
 
 
