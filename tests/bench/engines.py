@@ -86,10 +86,7 @@ def _suspend_us(stamps: Sequence[Stamp], theirs: Sequence[Span], engines: Sequen
 def _suspended(built: Programs, shared: Path, engines: Sequence[str]) -> list[float]:
     with node("h200:1", hold_ms=SHORT_HOLD_MS) as mgpu:
         as_hardware(mgpu)
-        with (
-            built.bundle("engines", *engines, env=OFFLINE) as made,
-            made.running(mgpu.runtime) as running,
-        ):
+        with built.bundle("engines", *engines, env=OFFLINE) as made, made.running(mgpu.runtime) as running:
             assert running.line() == "works"
             [offline] = mgpu.containers()
             stamps, _ = burst(mgpu, shared, period_ms=PERIOD_MS, kernels=1, kernel_us=200, requests=SUSPENDS)

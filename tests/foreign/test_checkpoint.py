@@ -6,23 +6,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.checkpoint import Checkpoint
 from tests.support.colocation import pid_of
 from tests.support.foreign import foreign_bundle
+from tests.support.lasting import shared_mgpu
 from tests.support.started import Foreground
 from tests.support.waiting import until
 
 CAP_MIB = 1024
 
 
-@pytest.fixture(scope="module")
-def mgpu(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("a10:1") as running:
-        yield running
+mgpu = shared_mgpu("a10:1")
 
 
 @contextmanager

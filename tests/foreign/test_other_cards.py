@@ -1,23 +1,20 @@
 """Unmodified programs whose container goes on with their data on another card of the node."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.foreign import foreign_bundle
+from tests.support.lasting import shared_mgpu
 from tests.support.lending import OFFLINE
 
 CAP_MIB = 1024
 CONFIG = "offline_overcommit = true\n"
 
 
-@pytest.fixture(scope="module")
-def mgpu(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:2", node_config=CONFIG) as running:
-        yield running
+mgpu = shared_mgpu("v100-16:2", node_config=CONFIG)
 
 
 @pytest.mark.parametrize("script", ["evicted_numba.py", "moved_cuda_core.py"])

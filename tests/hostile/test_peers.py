@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support import arbiter
 from tests.support import rm_numbers as nv
 from tests.support.arbiter import Arbiter
+from tests.support.lasting import shared_mgpu
 from tests.support.programs import Programs
 from tests.support.started import Foreground
 from tests.support.waiting import until
@@ -19,26 +19,17 @@ MIB = 1 << 20
 MAPPED = 600 * MIB
 
 
-@pytest.fixture(scope="module")
-def two(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("a10:2", sim_options=["driver-version=580.142"]) as mgpu:
-        yield mgpu
+two = shared_mgpu("a10:2", sim_options=["driver-version=580.142"])
 
 
-@pytest.fixture(scope="module")
-def three(private_host: None) -> Iterator[Arbiter]:
-    """Each is linked with each other."""
-    with arbiter.running("h100:3", sim_options=["driver-version=580.142"]) as mgpu:
-        yield mgpu
+# Each is linked with each other.
+three = shared_mgpu("h100:3", sim_options=["driver-version=580.142"])
 
 
 @contextmanager
 def peers(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[Foreground]:
     uuids = [card["uuid"].removeprefix("GPU-").replace("-", "") for card in mgpu.listing()["cards"]]
-    with (
-        built.bundle("peers", *uuids, env=env) as made,
-        made.running(mgpu.runtime) as running,
-    ):
+    with built.bundle("peers", *uuids, env=env) as made, made.running(mgpu.runtime) as running:
         assert running.line() == "ready"
         yield running
 
@@ -86,10 +77,7 @@ OVER_LINKS, OVER_BUS = 0x1B, 0x47
 
 @contextmanager
 def pairs(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[Foreground]:
-    with (
-        built.bundle("pairs", env=env) as made,
-        made.running(mgpu.runtime) as running,
-    ):
+    with built.bundle("pairs", env=env) as made, made.running(mgpu.runtime) as running:
         assert running.line() == "ready"
         yield running
 

@@ -20,10 +20,7 @@ MS = 1_000_000
 
 @contextmanager
 def decodes(mgpu: Arbiter, built: Programs, *args: str, **env: str) -> Iterator[Foreground]:
-    with (
-        built.bundle("video", *args, env={**SHARE, **env}) as made,
-        made.running(mgpu.runtime) as running,
-    ):
+    with built.bundle("video", *args, env={**SHARE, **env}) as made, made.running(mgpu.runtime) as running:
         assert running.line() == "channel 0 decoder 0"
         yield running
 

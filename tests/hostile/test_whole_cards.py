@@ -14,6 +14,7 @@ from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support import rm_numbers as nv
 from tests.support.arbiter import Arbiter
+from tests.support.lasting import shared_mgpu
 from tests.support.programs import Programs
 from tests.support.started import Foreground
 from tests.support.waiting import until
@@ -24,20 +25,14 @@ NO_VIDEO = f"channel 0 decoder {INVALID_CLASS:#x}"
 SERVED = f"profiler 0 counters 0 foreign {nv.NV_ERR_INVALID_CLIENT:#x}"
 
 
-@pytest.fixture(scope="module")
-def two(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("h200:2") as mgpu:
-        yield mgpu
+two = shared_mgpu("h200:2")
 
 
 @contextmanager
 def tries(
     mgpu: Arbiter, built: Programs, program: str = "profiler", **env: str
 ) -> Iterator[tuple[Foreground, str]]:
-    with (
-        built.bundle(program, env=env) as made,
-        made.running(mgpu.runtime) as running,
-    ):
+    with built.bundle(program, env=env) as made, made.running(mgpu.runtime) as running:
         yield running, made.container
 
 

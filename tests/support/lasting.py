@@ -9,19 +9,25 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 
 
-def lasting_mgpu(*args: Any, **options: Any) -> tuple[Any, Any]:
-    """Fixtures that a module calls `lasting`, and `mgpu`, which is the same and has to be empty after each
-    test; arguments as arbiter.running()'s.
-    """
+def shared_mgpu(*args: Any, **options: Any) -> Any:
+    """A fixture of a module's; arguments as arbiter.running()'s."""
 
     @pytest.fixture(scope="module")
-    def lasting(private_host: None) -> Iterator[Arbiter]:
+    def shared(private_host: None) -> Iterator[Arbiter]:
         with arbiter.running(*args, **options) as running:
             yield running
+
+    return shared
+
+
+def lasting_mgpu(*args: Any, **options: Any) -> tuple[Any, Any]:
+    """Fixtures that a module calls `lasting`, and `mgpu`, which is the same and has to be empty after each
+    test; arguments as shared_mgpu()'s.
+    """
 
     @pytest.fixture
     def mgpu(lasting: Arbiter) -> Iterator[Arbiter]:
         yield lasting
         arbiter.until_empty(lasting)
 
-    return lasting, mgpu
+    return shared_mgpu(*args, **options), mgpu

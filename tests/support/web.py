@@ -66,10 +66,7 @@ def pod(name: str) -> dict[str, str]:
 @contextmanager
 def busy(refused: str = GREEDY) -> Iterator[Arbiter]:
     """A node where training is beside services, some memory is lent, some evicted, and some was refused."""
-    with (
-        arbiter.running("v100-16:2", node_config=CONFIG) as mgpu,
-        ExitStack() as stack,
-    ):
+    with arbiter.running("v100-16:2", node_config=CONFIG) as mgpu, ExitStack() as stack:
 
         def started(name: str, *args: str, lent: bool = False, **options: Any) -> Load:
             annotations = pod(name) | ({"mgpu.dev/memory-reclaimable": "true"} if lent else {})

@@ -33,6 +33,7 @@ from tests.cluster.dra_support import (
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
+from tests.support.lasting import shared_mgpu
 from tests.support.started import Foreground
 from tests.support.waiting import until
 
@@ -93,10 +94,7 @@ class World:
         return sorted(each["name"] for each in self.mgpu.ask("claims")["claims"])
 
 
-@pytest.fixture(scope="module")
-def mgpu(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:2") as running:
-        yield running
+mgpu = shared_mgpu("v100-16:2")
 
 
 @contextmanager

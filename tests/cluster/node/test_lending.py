@@ -14,6 +14,7 @@ from oci_specs.refusal import Refusal
 from tests.cluster.node_process import World, running
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
+from tests.support.lasting import shared_mgpu
 from tests.support.lending import KEEPER, LENDS, OFFLINE, ONLINE, started, turn
 from tests.support.programs import Programs, inside
 from tests.support.waiting import until
@@ -24,10 +25,7 @@ CARD_MIB = 16160
 TAKEN_MIB = CARD_MIB - 240
 
 
-@pytest.fixture(scope="module")
-def mgpu(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:1", node_config=LENDS) as made:
-        yield made
+mgpu = shared_mgpu("v100-16:1", node_config=LENDS)
 
 
 @pytest.fixture

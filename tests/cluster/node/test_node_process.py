@@ -22,19 +22,16 @@ from sim import cards
 from tests.cluster import api_server
 from tests.cluster.api_server import Trouble
 from tests.cluster.node_process import CORE, World, running
-from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.commands import attempt, run
+from tests.support.lasting import shared_mgpu
 from tests.support.waiting import until
 
 MEMORY_MAX_KIB = 80 << 10
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-@pytest.fixture(scope="module")
-def mgpu() -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:2") as running:
-        yield running
+mgpu = shared_mgpu("v100-16:2")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,16 +13,14 @@ from tests.support.bundle import bundle
 from tests.support.commands import attempt, run
 from tests.support.containerd import Containerd
 from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.lasting import shared_mgpu
 from tests.support.places import IMAGE_NAME
 from tests.support.seccomp_profiles import COMMON
 
 CASES = [*REFUSALS, *NODE_REFUSALS]
 
 
-@pytest.fixture(scope="module")
-def shared(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running() as running:
-        yield running
+shared = shared_mgpu()
 
 
 def new_name() -> str:

@@ -4,7 +4,6 @@ check and use costs its container its life, and no other.
 
 import errno
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.commands import attempt
+from tests.support.lasting import shared_mgpu
 from tests.support.places import MGPU
 from tests.support.programs import Programs
 from tests.support.scrape import scrape
@@ -33,11 +33,8 @@ def test_every_path(mgpu: Arbiter, built: Programs) -> None:
     nothing_left(mgpu)
 
 
-@pytest.fixture(scope="module")
-def slow_to_close() -> Iterator[Arbiter]:
-    """What a file held stays held for a while after its last close, as a driver takes its time over that."""
-    with arbiter.running(sim_options=["close-us=200000"]) as mgpu:
-        yield mgpu
+# What a file held stays held for a while after its last close, as a driver takes its time over that.
+slow_to_close = shared_mgpu(sim_options=["close-us=200000"])
 
 
 def test_every_path_where_files_end_late(slow_to_close: Arbiter, built: Programs) -> None:

@@ -13,6 +13,7 @@ import pytest
 from runtime_hook import needs
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
+from tests.support.lasting import shared_mgpu
 from tests.support.lending import CARD_MIB, ONLINE, Running, holder, keeper, started
 from tests.support.programs import Programs
 from tests.support.scrape import scrape
@@ -22,10 +23,7 @@ WAIT_S = 15
 CONFIG = f"offline_overcommit = true\nevict_wait_ms = {WAIT_S * 1000}\n"
 
 
-@pytest.fixture(scope="module")
-def mgpu(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:1", node_config=CONFIG) as running:
-        yield running
+mgpu = shared_mgpu("v100-16:1", node_config=CONFIG)
 
 
 @pytest.fixture
