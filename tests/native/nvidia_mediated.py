@@ -347,6 +347,13 @@ class World:
         self._stack.callback(made.kill)
         return made
 
+    def tenant_client(
+        self, *, cap_mib: int = 2048, offline: bool = False, card: int = 0
+    ) -> tuple[Tenant, int]:
+        """With a root client of its own."""
+        made = self.tenant(cap_mib=cap_mib, offline=offline, card=card)
+        return made, made.client()
+
     def mate(self, tenant: Tenant) -> Tenant:
         """Another process of the same container, with a listener of its own."""
         self._mates.append(made := Tenant(self, tenant.id, 1000 + len(self._mates)))

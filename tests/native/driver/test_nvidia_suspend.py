@@ -87,8 +87,7 @@ def test_suspended_tenant_is_the_next_engines_too(here: World) -> None:
 
 def test_groups_are_descheduled_where_channels_cannot_be_disabled(by_runlist: World) -> None:
     here = by_runlist
-    tenant = here.tenant(cap_mib=100 << 10)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=100 << 10)
     working_group(tenant, client)
     assert here.engine.without(0)[Without.DISABLE_CHANNELS] == NOT_SUPPORTED
     here.engine.pause(tenant.id, True)
@@ -119,8 +118,7 @@ def test_unsupported_disable_channels_is_not_repeated(by_runlist: World) -> None
 def test_suspended_channel_is_not_scheduled_by_itself(by_runlist: World) -> None:
     """Nor when its group has another name, by the channel's registration with nvidia-uvm."""
     here = by_runlist
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     working_group(tenant, client)
     make_space(tenant, client)
     uvm_initialize_file(tenant, tenant.uvm)
@@ -140,8 +138,7 @@ def unregistered(here: World) -> tuple[Tenant, Tenant]:
     assert offline.tell("put", working_group(offline, offline.client()), 3) == "put"
     until(lambda: here.groups() == {GROUP_HANDLE: True}, "it has the card to itself")
     here.unschedulable(GROUP_HANDLE)
-    online = here.tenant()
-    on_client = online.client()
+    online, on_client = here.tenant_client()
     assert make(online, on_client, 0xD0, 0xB00, GROUP, group()) == 0
     assert make(online, on_client, 0xD0, 0xB01, MEMORY_SYSTEM, host_memory(65536)) == 0
     assert make(online, on_client, 0xB00, 0xB02, HOPPER, channel(0xB01)) == 0
@@ -188,8 +185,7 @@ def test_brief_suspend_failure_is_tolerated(by_runlist: World) -> None:
     ],
 )
 def test_refused_controls_are_done_without(here: World, control: int, escape: int, without: Without) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     here.refuses(escape, control)
     working_group(tenant, client)
     assert here.engine.without(0)[without] == NOT_SUPPORTED

@@ -22,8 +22,7 @@ def unlocated(here: World) -> tuple[Tenant, int]:
     """A tenant that may have 64 MiB and has 48, through a file that is in a message when the next engine
     begins.
     """
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     here.restart(lambda: tenant.tell("send", tenant.ctl))
     return tenant, client
@@ -86,8 +85,7 @@ def test_groups_of_an_unlocated_file_are_known(here: World) -> None:
 
 
 def test_closed_file_is_not_taken_for_unlocated(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     assert allocate(tenant, client) == OK
     here.restart(tenant.kill)
     until(lambda: here.used_mib(tenant) == 0, "its charge has ended")

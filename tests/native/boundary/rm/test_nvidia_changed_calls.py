@@ -53,8 +53,7 @@ def flipped_group(tenant: Tenant, client: int, handle: int) -> bool:
 
 def test_call_that_has_made_something_else_ends_its_tenant(here: World) -> None:
     """The driver counts a group's contexts to no process."""
-    tenant = here.tenant(cap_mib=8192)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=8192)
     assert flipped_group(tenant, client, 0xBAD)
     assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
     assert here.engine.state(tenant.id).unaccounted_bytes == 1
@@ -89,8 +88,7 @@ def test_process_that_ends_when_it_has_made_a_client_ends_alone(here: World) -> 
 
 def test_call_is_confirmed_although_its_client_is_in_the_account(here: World) -> None:
     """The engine before died between the two."""
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
 
     def unconfirmed() -> None:
         with (here.journal / f"tenant-{tenant.id}").open("r+b") as journal:
@@ -107,8 +105,7 @@ def test_call_is_confirmed_although_its_client_is_in_the_account(here: World) ->
 
 
 def test_uncounted_group_never_runs(here: World) -> None:
-    tenant = here.tenant(cap_mib=8192)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=8192)
     make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, host_memory(65536))
     unknown = 0xBAD
     assert flipped_group(tenant, client, unknown)
@@ -129,8 +126,7 @@ def test_clients_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: Wo
 
 
 def test_group_with_an_unknown_channel_is_suspended_as_a_whole(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     working_group(tenant, client)
     until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")
     here.engine.pause(tenant.id, True)

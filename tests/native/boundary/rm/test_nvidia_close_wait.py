@@ -152,8 +152,7 @@ def test_exited_process_leaves_its_managed_memory_to_the_next(here: World) -> No
 
 
 def test_control_file_that_is_closed(here: World) -> None:
-    tenant = here.tenant(cap_mib=CAP_MIB)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=CAP_MIB)
     fd = tenant.open(CTL)
     other = tenant.alloc(0, 0, 0, ROOT, fd=fd).u32(8)
     for parent, handle, class_id, params in (

@@ -186,8 +186,7 @@ DEATHS = [(nth, answered) for nth in range(1, CALLS_MAX) for answered in (False,
 
 
 def program(here: World, before: tuple[Call, ...]) -> Program:
-    tenant = here.tenant(cap_mib=1024)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=1024)
     made = Program(here, tenant, client, tenant.open(CTL))
     here.range(BASE, SIZE)
     for handle in (FIRST, SECOND):

@@ -151,8 +151,7 @@ def test_export_in_a_message_outlives_its_exporter(here: World) -> None:
 
 def test_import_by_another_container_is_refused(here: World) -> None:
     first, client, _second, _other = pair(here)
-    stranger = here.tenant(cap_mib=64)
-    theirs = stranger.client()
+    stranger, theirs = here.tenant_client(cap_mib=64)
     fd, taken = give(first, client, stranger)
     assert import_(stranger, theirs, taken) == NOT_PERMITTED
     assert import_several(stranger, theirs, taken, [HANDLE])[0] == NOT_PERMITTED

@@ -131,8 +131,7 @@ def context_dma(tenant: Tenant, client: int, memory_handle: int, class_id: int =
 
 
 def test_older_call_makes_context_dmas_of_own_memory_and_nothing_else(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     assert makes(tenant, client, DEVICE, 0x70, MEMORY_SYSTEM, host_memory(MIB)) == 0
     assert context_dma(tenant, client, 0x70) == nv.NV_ERR_INVALID_CLASS, "without the capability"
     here.engine.capabilities(tenant.id, ["graphics"])

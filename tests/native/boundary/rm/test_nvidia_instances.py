@@ -112,15 +112,13 @@ def test_tenant_subscribes_to_its_instance_and_works_there(here: World) -> None:
 
 @pytest.mark.parametrize("number", [0, 3, 4, PROFILING])
 def test_other_gpu_instance_is_refused(here: World, number: int) -> None:
-    tenant = here.tenant(card=1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(card=1)
     assert refused(mig_subscribe(tenant, client, number)) == INSUFFICIENT
     assert mig_subscribe(tenant, client, 5).through
 
 
 def test_other_compute_instance_is_refused(here: World) -> None:
-    tenant = here.tenant(card=1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(card=1)
     assert mig_subscribe(tenant, client, 5).through
     for number in (0, 2, 5):
         answer = mig_subscribe(tenant, client, number, CI, class_id=COMPUTE_INSTANCE)
@@ -142,16 +140,14 @@ def test_subscription_is_below_its_subdevice(here: World) -> None:
 
 def test_whole_gpu_takes_no_subscription(tmp_path: Path) -> None:
     with world(tmp_path) as here:
-        tenant = here.tenant()
-        client = tenant.client()
+        tenant, client = here.tenant_client()
         assert refused(mig_subscribe(tenant, client, 0)) == NOT_SUPPORTED
         assert refused(mig_subscribe(tenant, client, 0xFFFFFFFF)) == NOT_SUPPORTED
 
 
 @pytest.mark.parametrize("class_id", [MIG_CONFIG, MIG_MONITOR])
 def test_sessions_of_operators_are_refused_as_without_their_capability(here: World, class_id: int) -> None:
-    tenant = here.tenant(card=1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(card=1)
     assert refused(tenant.alloc(client, client, 0x200, class_id, bytes(8))) == INSUFFICIENT
 
 
@@ -160,8 +156,7 @@ def test_arbiter_has_the_session_that_its_audits_need(here: World) -> None:
 
 
 def test_handle_that_the_driver_is_to_choose_is_known(here: World) -> None:
-    tenant = here.tenant(card=1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(card=1)
     answer = mig_subscribe(tenant, client, 5, 0)
     assert (answer.through, answer.u32(STATUS)) == (True, OK)
     handle = answer.u32(8)
@@ -209,8 +204,7 @@ def flipped_group(tenant: Tenant, client: int, handle: int) -> Answer:
 
 
 def test_group_of_a_flipped_subscription_never_runs_and_ends_its_tenant(here: World) -> None:
-    tenant = here.tenant(cap_mib=8192, card=1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=8192, card=1)
     answer = flipped_group(tenant, client, 0xA0)
     assert (answer.through, answer.u32(STATUS)) == (True, OK)
     assert tenant.control(client, 0xA0, SCHEDULE, b"\x01\x00\x00").result == -errno.EPERM
@@ -219,16 +213,14 @@ def test_group_of_a_flipped_subscription_never_runs_and_ends_its_tenant(here: Wo
 
 
 def test_subscriptions_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:
-    tenant = here.tenant(card=1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(card=1)
     for _ in range(12):
         assert mig_subscribe(tenant, client, 5).u32(STATUS) == OK
         assert tenant.free(client, GI).u32(0xC) == OK
 
 
 def test_unconfirmed_subscription_ends_with_its_file(here: World) -> None:
-    tenant = here.tenant(card=1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(card=1)
     for number in range(4):
         assert mig_subscribe(tenant, client, 5, GI + number).through
     tenant.kill()

@@ -46,8 +46,7 @@ FB_INFO, DISABLE = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, nv.NV2080_CTRL_CMD_FIFO_DI
 
 
 def test_memory_is_charged_capped_and_released(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     make(tenant, client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
     assert here.used_mib(tenant) == 48
     refused = tenant.alloc(client, 0xD0, 0x101, MEMORY, memory(32 * MIB))
@@ -60,8 +59,7 @@ def test_memory_is_charged_capped_and_released(here: World) -> None:
 
 
 def test_end_of_the_process_ends_its_charges(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     make(tenant, client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
     working_group(tenant, client)
     assert here.used_mib(tenant) == 48 + CONTEXT_MIB
@@ -207,8 +205,7 @@ def event(tenant: Tenant, client: int, handle: int, of: int, *, on: int, fd: int
 def test_events_are_made_on_a_cards_file_as_libcuda_does(here: World) -> None:
     """The order of libcuda 555: a new file of the card, registered, told as an event's, and the event on
     it."""
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     node = card_file(tenant)
     assert os_event(tenant, node, client) == 0
     assert event(tenant, client, 0x200, client, on=node, fd=node) == 0
@@ -232,8 +229,7 @@ def test_events_are_made_on_another_control_file_as_compute_sanitizer_does(here:
 
 
 def test_card_file_refuses_classes_other_than_events(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     node = card_file(tenant)
     assert tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB), fd=node).u32(STATUS) == INVALID_CLIENT
     stray = tenant.open(CARD)
@@ -254,8 +250,7 @@ def test_os_event_of_another_tenant_is_refused(here: World) -> None:
 
 
 def test_events_file_is_told_once_whichever_engine_did(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     node = card_file(tenant)
     assert os_event(tenant, node, client) == 0
     here.restart()
@@ -310,8 +305,7 @@ def test_tenant_may_disable_its_own_channels_and_no_others(here: World) -> None:
 
 
 def test_disabled_channels_survive_a_restart(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     beside, its_channel = 0x910, 0x912
     working_group(tenant, client)
     make(tenant, client, 0xD0, beside, GROUP, group())
@@ -336,8 +330,7 @@ def test_disabled_channels_survive_a_restart(here: World) -> None:
 
 
 def test_suspended_tenant_does_not_enable_itself(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     working_group(tenant, client)
     here.engine.pause(tenant.id, True)
     until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
@@ -349,8 +342,7 @@ def test_suspended_tenant_does_not_enable_itself(here: World) -> None:
 
 
 def test_group_that_cannot_be_freed_stays_charged(here: World) -> None:
-    tenant = here.tenant(cap_mib=16 << 10)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=16 << 10)
     # Where each group is suspended by a call of its own, there is none for the 17th.
     here.refuses(escape=FREE, control=DISABLE)
     for number in range(16):
@@ -365,8 +357,7 @@ def test_group_that_cannot_be_freed_stays_charged(here: World) -> None:
 
 
 def test_controls_that_are_not_known_stay_refused(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     for command in (
         nv.NV0000_CTRL_CMD_OS_UNIX_GET_CONTROL_FILE_DESCRIPTOR,
         nv.NV00FD_CTRL_CMD_GET_INFO,
@@ -380,8 +371,7 @@ def test_controls_that_are_not_known_stay_refused(here: World) -> None:
 def test_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> None:
     """RM_USER_SHARED_DATA is a page of the host's own, below the device; the control that has it written is
     refused."""
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     wrong = tenant.alloc(client, 0xD0, 0x300, 0xDE, bytes(8))
     assert (wrong.result, wrong.u32(STATUS)) == (0, INVALID_PARENT)
     answer = tenant.alloc(client, 0xD1, 0x300, 0xDE, bytes(8))

@@ -79,8 +79,7 @@ def test_pages_of_256_gib_fit_no_smaller_cap(here: World) -> None:
 
 @ROADS
 def test_more_memory_of_the_hosts_than_it_has_is_not_asked_for(here: World, asked: Asked) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     assert asked(tenant, client, 64 * TIB, HOST << 25, 0) == NO_MEMORY
     assert reached(here) == 0
     assert asked(tenant, client, 65536, HOST << 25, 0) == OK
@@ -89,8 +88,7 @@ def test_more_memory_of_the_hosts_than_it_has_is_not_asked_for(here: World, aske
 
 
 def test_more_pages_of_the_callers_than_the_host_has_are_not_pinned(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     for limit, through in ((64 * TIB - 1, False), (65535, True)):
         outer = struct.pack(
             "6I2QIIiI", client, 0xD0, 0x100, OS_DESCRIPTOR, 0x40001010, 0, 1 << 20, limit, 0, 0, -1, 0

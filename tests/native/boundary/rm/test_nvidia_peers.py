@@ -38,8 +38,7 @@ def card_of(tenant: Tenant, client: int) -> int:
 
 @pytest.mark.parametrize("size", [4252, CAPS_BYTES])
 def test_peer_access_between_cards_is_refused(here: World, size: int) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     card = card_of(tenant, client)
     params = struct.pack("2I", card, card).ljust(128, b"\0") + struct.pack("I", 2)
     answer = asked(tenant, client, client, P2P_CAPS_V2, params.ljust(size, b"\x77"))
@@ -54,8 +53,7 @@ def test_peer_access_between_cards_is_refused(here: World, size: int) -> None:
 
 
 def test_peer_query_names_granted_cards_only(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     card, size = card_of(tenant, client), CAPS_BYTES
     for count, ids in ((2, (card, card + 1)), (0, (card, card)), (33, (card, card))):
         params = struct.pack("2I", *ids).ljust(128, b"\0") + struct.pack("I", count)
@@ -71,8 +69,7 @@ def test_peer_query_names_granted_cards_only(here: World) -> None:
 
 
 def test_fabric_and_links_are_reported_absent(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     status = asked(tenant, client, client, FABRIC_STATUS, bytes(4))
     assert (status.u32(STATUS), status.params) == (OK, struct.pack("I", SKIP))
     for command, size in ((FABRIC_PROBE, 56), (NVLINK_CAPS, 48), (NVLINK_STATUS, 13344)):
@@ -82,8 +79,7 @@ def test_fabric_and_links_are_reported_absent(here: World) -> None:
 
 
 def test_classes_of_peers_and_fabrics_are_neither_listed_nor_made(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     answer = asked(tenant, client, 0xD0, CLASSES, bytes(CLASSES_BYTES))
     count, *classes = struct.unpack(f"{CLASSES_BYTES // 4}I", answer.params)
     assert answer.u32(STATUS) == OK

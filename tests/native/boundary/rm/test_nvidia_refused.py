@@ -52,8 +52,7 @@ def test_escapes(here: World) -> None:
 
 
 def test_controls_are_answered_with_the_status_of_their_row(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     refused = of(INTERFACE.controls, "REFUSED")
     found = {item.name: tenant.control(client, 0xD1, item.number, bytes(8)) for item in refused}
     assert {name: answer.u32(STATUS_AT) for name, answer in found.items()} == {
@@ -64,8 +63,7 @@ def test_controls_are_answered_with_the_status_of_their_row(here: World) -> None
 
 
 def test_classes_are_answered_with_the_status_of_their_row(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     refused = of(INTERFACE.classes, "REFUSED")
     found = {item.name: tenant.alloc(client, 0xD1, 0x500, item.number, bytes(96)) for item in refused}
     assert {name: answer.u32(MADE_STATUS_AT) for name, answer in found.items()} == {

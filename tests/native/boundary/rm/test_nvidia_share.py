@@ -39,8 +39,7 @@ def test_share_with_everybody_is_recorded_and_made_for_one_client(here: World) -
 
 def test_policies_that_the_driver_judges(here: World) -> None:
     first, client, second, other = pair(here)
-    stranger = here.tenant(cap_mib=64)
-    theirs = stranger.client()
+    stranger, theirs = here.tenant_client(cap_mib=64)
     assert share(first, client, HANDLE, FOR_USER, action=COMPOSE) == OK
     assert duplicate(second, other, client) == OK
     assert free(second, other, OTHER) == OK

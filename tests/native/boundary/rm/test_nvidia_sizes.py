@@ -56,8 +56,7 @@ def test_first_controls_of_a_start_are_answered_on_each_driver(tmp_path: Path, v
     )
     assert min(probed, fb, name) > 0, "the facts have them"
     with world(tmp_path, version=version) as here:
-        tenant = here.tenant(cap_mib=64)
-        client = tenant.client()
+        tenant, client = here.tenant_client(cap_mib=64)
         ids = tenant.control(client, client, PROBED_IDS, b"\x55" * probed)
         assert ids.u32(CONTROL_STATUS) == OK
         words = struct.unpack(f"{probed // 4}I", ids.params)
@@ -73,24 +72,21 @@ def test_first_controls_of_a_start_are_answered_on_each_driver(tmp_path: Path, v
 
 
 def test_parameters_with_less_than_is_looked_at_are_refused_as_rm_does(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     assert says(tenant, client, client, PROBED_IDS, bytes(252)) == INVALID_ARGUMENT
     assert says(tenant, client, 0xD1, FB_INFO, bytes(2)) == INVALID_ARGUMENT
     assert says(tenant, client, client, BUILD_VERSION, bytes(16)) == INVALID_ARGUMENT
 
 
 def test_controls_numbered_nothing_do_nothing_on_anything(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     for thing, command in ((client, 0), (0xD1, 0x20800000), (0xBAD, 0x800000)):
         assert says(tenant, client, thing, command, b"") == OK
 
 
 @pytest.mark.parametrize("said", [0, 4, 120, 0xFFFF_FFFF])
 def test_params_size_of_an_allocation_is_ignored(here: World, said: int) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     outer = alloc_struct(client, 0xD0, 0x100, MEMORY, said)
     answer = tenant.ioctl(tenant.ctl, ALLOC, outer, memory(48 * MIB), at=0x10)
     assert (answer.result, answer.u32(ALLOC_STATUS)) == (0, OK)
@@ -115,8 +111,7 @@ def test_preempting_a_group_of_its_own_is_answered_and_does_nothing(here: World)
     [(0x20808546, 24), (0x2080A0A4, 67396), (0x2080A612, 54352)],
 )
 def test_firmware_controls_of_nvml_pass_at_their_size(here: World, command: int, size: int) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     answer = tenant.control(client, 0xD1, command, bytes(size))
     assert (answer.result, answer.u32(CONTROL_STATUS), answer.params) == (0, OK, b"\x5a" * size)
     # The administrator's, others without a row, and what is longer than anything known.

@@ -99,8 +99,7 @@ def vaspace(tenant: Tenant, client: int, handle: int = SPACE) -> int:
 
 def ready(here: World, cap_mib: int = 64) -> tuple[Tenant, int]:
     """A tenant with an address space, and its client."""
-    tenant = here.tenant(cap_mib=cap_mib)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=cap_mib)
     assert vaspace(tenant, client) == OK
     assert here.used_mib(tenant) == SPACE_MIB
     return tenant, client
@@ -180,8 +179,7 @@ def test_devices_own_address_space_is_charged_on_first_use(here: World) -> None:
 
 
 def test_address_spaces_end_at_the_cap(here: World) -> None:
-    tenant = here.tenant(cap_mib=4)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=4)
     for number in range(64):
         assert vaspace(tenant, client, SPACE + number) == OK
     assert vaspace(tenant, client, SPACE + 64) == NO_MEMORY
@@ -193,8 +191,7 @@ def test_address_spaces_end_at_the_cap(here: World) -> None:
 
 
 def test_group_is_charged_its_channels_instance_blocks_too(here: World) -> None:
-    tenant = here.tenant(cap_mib=2 * CARD_CONTEXT_MIB + 1)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=2 * CARD_CONTEXT_MIB + 1)
     assert make(tenant, client, 0x900, GROUP, group()) == OK
     assert make(tenant, client, 0x901, MEMORY_SYSTEM, host_memory(65536)) == OK
     for number in range(16):

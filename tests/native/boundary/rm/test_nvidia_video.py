@@ -161,8 +161,7 @@ def test_refused_channel_leaves_no_group(here: World, engine: int) -> None:
 
 def test_share_has_channels_below_a_device(here: World) -> None:
     """libcuda makes one where it moves a process to the host."""
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(1)) == 0
     assert tenant.control(client, BARE, nv.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
     assert tenant.free(client, BARE).u32(0xC) == 0

@@ -40,8 +40,7 @@ def test_call_is_searched_for_once_by_each_number_that_it_names(
     here: World, call: str, at_most: int
 ) -> None:
     """Its command, and the class or control that is in its outer struct."""
-    tenant = here.tenant()
-    client = tenant.client()
+    tenant, client = here.tenant_client()
     calls = {
         "client": lambda: tenant.alloc(0, 0, 0, ROOT).u32(0x28),
         "memory": lambda: tenant.alloc(client, 0xD0, 0xE0, MEMORY, memory(MIB)).u32(0x28),

@@ -50,8 +50,7 @@ def steps(here: World, name: str) -> list[int]:
 
 def call(folder: Path, _patch: pytest.MonkeyPatch) -> Walk:
     with world(folder) as here:
-        tenant = here.tenant()
-        client = tenant.client()
+        tenant, client = here.tenant_client()
         assert tenant.alloc(client, 0xD0, 0xE0, MEMORY, memory(MIB)).u32(0x28) == 0
         return of_steps(walking(), steps(here, "walked_call"))
 

@@ -61,8 +61,7 @@ def allocate(tenant: Tenant, client: int, handle: int = HANDLE, size: int = SIZE
 
 def held(here: World, gpus: tuple[bytes, ...] = (GPU_ONE,)) -> tuple[Tenant, int]:
     """A tenant that may have 64 MiB and has mapped 48 and freed them, and its client."""
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     map_range(tenant, map_external(client, HANDLE, BASE, SIZE, gpus))
     assert tenant.free(client, HANDLE).u32(0xC) == OK
@@ -81,8 +80,7 @@ def test_mapped_memory_stays_charged_after_its_free(here: World) -> None:
 
 
 def test_unmapped_memory_ends_with_its_object(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     for _ in range(3):
         assert allocate(tenant, client) == OK
         map_range(tenant, map_external(client, HANDLE, BASE, SIZE))
@@ -93,8 +91,7 @@ def test_unmapped_memory_ends_with_its_object(here: World) -> None:
 
 
 def test_freed_range_ends_its_mappings(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     here.range(BASE + SIZE, MIB)
     for number in range(4):
         assert allocate(tenant, client, HANDLE + number, 12 * MIB) == OK
@@ -154,8 +151,7 @@ def test_new_mapping_replaces_the_previous_at_its_address(here: World) -> None:
 
 
 def test_mapping_that_the_driver_refuses_holds_nothing(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     map_range(tenant, map_external(client, HANDLE, BASE, MIB))
     for params, status in (
@@ -171,8 +167,7 @@ def test_mapping_that_the_driver_refuses_holds_nothing(here: World) -> None:
 
 
 def test_racing_replacement_is_not_mapped_uncharged(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     for _ in range(20):
         for number, size in enumerate((MIB, 40 * MIB)):
             assert allocate(tenant, client, HANDLE + number, size) == OK
@@ -188,8 +183,7 @@ def test_racing_replacement_is_not_mapped_uncharged(here: World) -> None:
 
 
 def test_memory_is_shared_during_the_call_only(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     map_range(tenant, map_external(client, HANDLE, BASE, SIZE))
     assert here.shared == 0
@@ -199,8 +193,7 @@ def test_memory_is_shared_during_the_call_only(here: World) -> None:
 
 
 def test_unshareable_memory_is_not_mapped(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     here.refuses(escape=SHARE)
     refused = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE))
@@ -212,8 +205,7 @@ def test_unshareable_memory_is_not_mapped(here: World) -> None:
 
 
 def test_death_during_a_mapping_leaves_nothing_shared(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     find = here.lib.on_card_client_file
     find.restype = ctypes.c_uint64
@@ -230,8 +222,7 @@ def test_death_during_a_mapping_leaves_nothing_shared(here: World) -> None:
 
 def test_memory_of_another_process_is_not_mapped(here: World) -> None:
     """As UVM has it by itself: what a process has is its own, also within a container."""
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     other = here.tenant(cap_mib=64)
     other.client()
@@ -251,8 +242,7 @@ def test_handle_that_comes_again_is_other_memory(here: World) -> None:
 
 
 def test_memory_of_two_names_is_held_after_the_last(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     outer = struct.pack("7I", client, 0xD0, HANDLE + 1, client, HANDLE, 0, 0)
     assert tenant.ioctl(tenant.ctl, DUP_OBJECT, outer).u32(0x18) == OK
@@ -267,8 +257,7 @@ def test_memory_of_two_names_is_held_after_the_last(here: World) -> None:
 
 @pytest.mark.parametrize("above", [0xD0, 0])
 def test_end_of_a_parent_ends_the_memory(here: World, above: int) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     map_range(tenant, map_external(client, HANDLE, BASE, SIZE))
     assert tenant.free(client, above or client).u32(0xC) == OK
@@ -278,8 +267,7 @@ def test_end_of_a_parent_ends_the_memory(here: World, above: int) -> None:
 
 
 def test_charge_outlives_the_file_of_its_client(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     map_range(tenant, map_external(client, HANDLE, BASE, SIZE))
     tenant.tell("close", tenant.ctl)
@@ -337,8 +325,7 @@ def test_holds_and_mappings_survive_a_restart(here: World) -> None:
 
 
 def test_full_table_refuses_the_next_mapping(here: World) -> None:
-    tenant = here.tenant(cap_mib=2048)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=2048)
     assert allocate(tenant, client) == OK
     gpus = tuple(struct.pack("IIQ", 1 + 2 * number, 0, 0) for number in range(256))
     for number in range(256):
@@ -356,8 +343,7 @@ def test_full_table_refuses_the_next_mapping(here: World) -> None:
 
 
 def test_mappings_that_make_no_sense_are_refused(here: World) -> None:
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert allocate(tenant, client) == OK
     for params, status in (
         (map_external(client, HANDLE, BASE, 0), INVALID_ADDRESS),

@@ -43,8 +43,7 @@ def paged(size: int, page: int) -> bytes:
 
 def owner(here: World, page: int = 4096, *, cap_mib: int = 64, size: int = 8 * MIB) -> tuple[Tenant, int]:
     """A tenant with memory of that page size, and its client."""
-    tenant = here.tenant(cap_mib=cap_mib)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=cap_mib)
     assert tenant.alloc(client, 0xD0, HANDLE, MEMORY, paged(size, page)).u32(0x28) == OK
     return tenant, client
 
@@ -155,8 +154,7 @@ def test_mapping_counts_as_a_whole_where_its_pieces_would_pass_the_cap(here: Wor
 
 def test_memory_of_the_hosts_is_mapped_and_its_tables_are_charged(here: World) -> None:
     """libcuda maps what its channels and the program share with the card in the same way."""
-    tenant = here.tenant(cap_mib=9)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=9)
     assert tenant.alloc(client, 0xD0, HANDLE, MEMORY_SYSTEM, host_memory(65536)).u32(0x28) == OK
     whole = [Mapped(0, BASE + number * TIB, 65536) for number in range(4)]
     for one in whole:

@@ -41,8 +41,7 @@ def allocate(tenant: Tenant, client: int) -> int:
 
 def held(here: World) -> tuple[Tenant, int]:
     """A tenant that may have 64 MiB and has mapped 48 and freed them, and its client."""
-    tenant = here.tenant(cap_mib=64)
-    client = tenant.client()
+    tenant, client = here.tenant_client(cap_mib=64)
     assert tenant.uvm_initialize().through
     assert allocate(tenant, client) == OK
     made = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE))
