@@ -8,7 +8,6 @@ from tests.bench.rows import Row
 from tests.bench.starts import TICKS_PER_S
 from tests.support.arbiter import Arbiter
 from tests.support.programs import Programs
-from tests.support.started import foreground
 
 CONTAINERS = 16
 SECONDS = 20.0
@@ -32,8 +31,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
     with ExitStack() as stack:
         for _ in range(CONTAINERS):
             made = stack.enter_context(built.bundle("hold", "100", env={"MGPU_MEMORY_MIB": "512"}))
-            argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-            running = stack.enter_context(foreground(argv))
+            running = stack.enter_context(made.running(mgpu.runtime))
             assert running.line() == "held 0"
         assert len(mgpu.containers()) == CONTAINERS
         before = ticks(mgpud)

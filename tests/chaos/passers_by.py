@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from tests.chaos.field import Field
 from tests.support import load
 from tests.support.bundle import bundle
-from tests.support.commands import attempt
 
 MEMORY_MIB = 512
 
@@ -76,7 +75,6 @@ class PassersBy:
         env = {"MGPU_MEMORY_MIB": str(MEMORY_MIB), "MGPU_POLICY": "native-burst-share"}
         command = [load.INSIDE, "saturate", "--kernel-us", "500", "--kernels", "20", "-o", "json"]
         with bundle(*command, env=env, mounts=load.mounts()) as made:
-            argv = made.argv(self._field.mgpu.runtime, "run", "--bundle", made.path, made.container)
-            done = attempt(*argv, timeout_s=60.0)
+            done = made.run(self._field.mgpu.runtime, timeout_s=60.0)
             assert done.status == 0, str(done)
             assert json.loads(done.out.strip().splitlines()[-1])["devices"][0]["kernels"] == 20, str(done)

@@ -18,7 +18,7 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.asking import ASKS
 from tests.support.bundle import Bundle, bundle
-from tests.support.started import Foreground, foreground
+from tests.support.started import Foreground
 from tests.support.waiting import readable, until
 
 ENV = {"MGPU_MEMORY_MIB": "256", "MGPU_POLICY": "native-burst-share"}
@@ -34,8 +34,7 @@ class Asked:
 
     def __init__(self, stack: ExitStack, mgpu: Arbiter) -> None:
         self.made: Bundle = stack.enter_context(bundle(*ASKS, env=ENV))
-        argv = self.made.argv(mgpu.runtime, "run", "--bundle", self.made.path, self.made.container)
-        self.running: Foreground = stack.enter_context(foreground(argv))
+        self.running: Foreground = stack.enter_context(self.made.running(mgpu.runtime))
         self.up = self.old = False
 
     def has_ended(self) -> bool:

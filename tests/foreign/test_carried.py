@@ -5,7 +5,6 @@ and restored by containerd: it comes back by itself.
 import os
 import secrets
 import shutil
-import signal
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,7 +67,7 @@ def test_memory_moved_off_behind_mgpus_back_comes_back_whichever_mgpud_finds_it(
         assert not carried.save(one).status
         done = carried.restore(other, "--detach")
         assert not done.status, done
-        os.kill(other.pid_of("mgpud"), signal.SIGKILL)
+        other.kill("mgpud")
         assert carried.look() == before
     arbiter.until_empty(other)
 

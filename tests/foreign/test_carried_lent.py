@@ -1,7 +1,5 @@
 """Carried containers where there is no room for them at first, or a driver that does not take them."""
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +47,7 @@ def test_without_room_it_is_evicted_until_there_is_some(
         # Room that it has been given by now, it gives back.
         turn(online)
         until(lambda: carried.reclaim(other) == "evicted", "it is evicted")
-        os.kill(other.pid_of("mgpud"), signal.SIGKILL)
+        other.kill("mgpud")
         until(lambda: carried.reclaim(other) == "evicted", "the next one knows it")
         assert "bound, evicted" in other.mgpu("ps")
         assert f"evicted, {-(-held >> 20)} MiB" in other.mgpu("describe", name)

@@ -13,6 +13,7 @@ from tests.support.colocation import pid_of
 from tests.support.foreign import foreign_bundle
 from tests.support.lasting import shared_mgpu
 from tests.support.started import Foreground
+from tests.support.steady import killed
 from tests.support.waiting import until
 
 CAP_MIB = 1024
@@ -52,9 +53,7 @@ def test_another_mgpud_takes_a_process_back_or_its_end(mgpu: Arbiter, checkpoint
     with container(mgpu, "evicted_numba.py") as (numba, pid):
         before = json.loads(numba.line())
         checkpoint.move_away(pid)
-        first = mgpu.pid_of("mgpud")
-        os.kill(first, signal.SIGKILL)
-        until(lambda: mgpu.pids_of("mgpud") not in ([], [first]), "another mgpud")
+        killed(mgpu, "mgpud")
         bring_back(checkpoint, pid)
         numba.tell()
         assert json.loads(numba.line()) == before

@@ -255,7 +255,7 @@ class Run:
             if self.container.has_ended():
                 return
             if restart and self.rounds:
-                os.kill(self.siege.mgpu.pid_of("mgpud"), signal.SIGKILL)
+                self.siege.mgpu.kill("mgpud")
                 restart = False
                 until(lambda: bool(self.siege.mgpu.pids_of("mgpud")), "there is a mgpud")
             if self.visit_is_due:

@@ -1,7 +1,5 @@
 """Video engines with a share: their work is seen and suspended as any other, and their memory counts."""
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -53,7 +51,7 @@ def test_decoder_that_mgpud_died_under_ends_with_its_charge(private_host: None, 
     with arbiter.running("h200:1") as mgpu:
         with decodes(mgpu, built) as running:
             assert mgpu.used_bytes() == [card.used_bytes for card in mgpu.account().cards] != [0]
-            os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+            mgpu.kill("mgpud")
             running.tell()
             assert running.line() == "done"
         until(lambda: mgpu.on_video()[0] == 0, "its channel is gone")

@@ -2,8 +2,6 @@
 and that neither gets at the other's card by it.
 """
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +57,7 @@ def test_whole_card_lends_nothing(private_host: None, built: Programs) -> None:
 def test_it_stays_whole_under_the_next_mgpud(private_host: None, built: Programs) -> None:
     with arbiter.running("h200:1") as mgpu, tries(mgpu, built, MGPU_GPUS="1") as (whole, _):
         assert whole.line() == f"trace 0 {SERVED} cards 1"
-        os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+        mgpu.kill("mgpud")
         for _ in range(2):
             whole.tell()
             assert whole.line() == "counters 0"
@@ -77,7 +75,7 @@ def test_decoder_with_a_whole_card(private_host: None, built: Programs) -> None:
             groups, busy_ns = mgpu.on_video()
             assert (groups, busy_ns >= 800_000_000) == (1, True)
             assert mgpu.used_bytes() == [card.used_bytes for card in mgpu.account().cards] != [0]
-            os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+            mgpu.kill("mgpud")
             decodes.tell()
             assert decodes.line() == "done"
         until(lambda: mgpu.on_video()[0] == 0, "its channel is gone")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -76,6 +77,12 @@ class Arbiter:
         found = self.pids_of(program)
         assert len(found) == 1, f"{len(found)} running {program} below {self.root}"
         return found[0]
+
+    def kill(self, program: str) -> int:
+        """By SIGKILL; its pid."""
+        pid = self.pid_of(program)
+        os.kill(pid, signal.SIGKILL)
+        return pid
 
     def pids_of(self, program: str) -> list[int]:
         wanted = program if program == "mgpud" else f"mgpu-{program}"

@@ -1,8 +1,6 @@
 """Containers that call all the time, and what may happen to mgpu meanwhile."""
 
-import os
 import re
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -61,8 +59,7 @@ def steady(mgpu: Arbiter, built: Programs, threads: int = 2, program: str = "ste
 
 def killed(mgpu: Arbiter, program: str) -> None:
     """kill -9, and the next one is there."""
-    pid = mgpu.pid_of(program)
-    os.kill(pid, signal.SIGKILL)
+    pid = mgpu.kill(program)
     until(lambda: mgpu.pids_of(program) not in ([], [pid]), f"another {program}", timeout_s=30)
 
 

@@ -3,7 +3,6 @@ server; and real containers that are started with the CDI devices which it answe
 """
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -35,6 +34,7 @@ from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.lasting import shared_mgpu
 from tests.support.started import Foreground
+from tests.support.steady import killed
 from tests.support.waiting import until
 
 MEMORY_MAX_KIB = 80 << 10
@@ -375,9 +375,7 @@ def test_claims_outlive_every_restart(world: World) -> None:
     claim = allocated("kept", [consumed(world.names[1], "3Gi")], pods=PODS)
     variables = env(world, prepared(world, claim))
     world.stop()
-    before = world.mgpu.pid_of("mgpud")
-    os.kill(before, signal.SIGKILL)
-    until(lambda: world.mgpu.pids_of("mgpud") not in ([], [before]), "the next mgpud runs")
+    killed(world.mgpu, "mgpud")
     assert seen(world, of_pod("web-0"), variables) == {world.uuids[1]: 3072}
     world.start()
     # After a restart of its own, kubelet prepares again.

@@ -25,6 +25,7 @@ from tests.cluster.node_process import CORE, World, running
 from tests.support.arbiter import Arbiter
 from tests.support.commands import attempt, run
 from tests.support.lasting import shared_mgpu
+from tests.support.steady import killed
 from tests.support.waiting import until
 
 MEMORY_MAX_KIB = 80 << 10
@@ -244,9 +245,7 @@ def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) ->
 
 def test_mgpud_that_is_killed_changes_nothing(world: World) -> None:
     until(world.offered, "kubelet has the share of both GPUs")
-    before = world.mgpu.pid_of("mgpud")
-    os.kill(before, signal.SIGKILL)
-    until(lambda: world.mgpu.pids_of("mgpud") not in ([], [before]), "the next one is there")
+    killed(world.mgpu, "mgpud")
     world.mgpu.ask("health")
     assert set(world.kubelet.fake.lists.values()) == {1}
     assert not [line for line in world.lines() if "mgpud" in line]

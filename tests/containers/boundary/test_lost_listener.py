@@ -115,7 +115,7 @@ def test_kept_container_is_shown_and_its_probes_pass(private_host: None) -> None
         assert "512 MB" in lost.call(up.runtime, "exec", lost.container, *GPUSTAT)
         assert "what=kept" in log_of(up)
         # The next mgpud finds out the same.
-        os.kill(up.pid_of("mgpud"), signal.SIGKILL)
+        up.kill("mgpud")
         until(lambda: log_of(up).count("lost-listener") == 2, "it is said again", timeout_s=30)
 
 
@@ -131,9 +131,9 @@ def test_frozen_container_is_judged_as_others(private_host: None) -> None:
         run(*well.argv(up.runtime, "pause", well.container))
         until(lambda: all(row["paused"] for row in up.containers()), "they are frozen")
         # By itself a pause loses nothing, nor does the death of one of the two.
-        os.kill(up.pid_of("mgpud"), signal.SIGKILL)
+        up.kill("mgpud")
         time.sleep(QUIET_S)
-        os.kill(up.pid_of("holder"), signal.SIGKILL)
+        up.kill("holder")
         time.sleep(QUIET_S)
         run(*well.argv(up.runtime, "resume", well.container))
         assert is_served(other)

@@ -49,7 +49,7 @@ def test_next_holder_that_finds_the_lock_taken_costs_no_container(
         log = up.root.parent / "up.log"
         os.kill(up.pid, signal.SIGSTOP)
         for program in ("holder", "mgpud"):
-            os.kill(up.pid_of(program), signal.SIGKILL)
+            up.kill(program)
         with (up.root / "seccomp.sock.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.kill(up.pid, signal.SIGCONT)

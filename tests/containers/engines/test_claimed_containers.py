@@ -1,8 +1,6 @@
 """A real container under a prepared claim, variable and annotations as kubelet and the engine write them."""
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +11,7 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.lasting import lasting_mgpu
-from tests.support.waiting import until
+from tests.support.steady import killed
 
 POD = Pod(name="train-0", uid="0d9f2a4c-1f60-4f8e-8a5e-2f1f0f7f3a10")
 OF_THE_POD = {
@@ -90,9 +88,7 @@ def test_claim_outlives_mgpud_and_is_kept_while_a_container_runs(mgpu: Arbiter) 
     ) as made:
         with made.running(mgpu.runtime) as running:
             assert running.line() == "up"
-            before = mgpu.pid_of("mgpud")
-            os.kill(before, signal.SIGKILL)
-            until(lambda: mgpu.pids_of("mgpud") not in ([], [before]), "the next mgpud runs")
+            killed(mgpu, "mgpud")
             assert mgpu.ask("claims")["claims"] == [claim.to_json()]
             assert "Claim:" in mgpu.mgpu("describe", "train-0")
             with pytest.raises(

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -145,7 +144,7 @@ def test_its_calls_are_served_by_each_mgpud(up: Arbiter, programs: dict[str, Any
             # Another listener of the same container, and the same account.
             view = ("gpustat", "--no-header")
             assert "/   512 MB" in made.call(up.runtime, "exec", made.container, *view)
-            os.kill(up.pid_of("mgpud"), signal.SIGKILL)
+            up.kill("mgpud")
             assert "/   512 MB" in made.call(up.runtime, "exec", made.container, *view)
             assert up.used_bytes()[0] >= 100 << 20
             run(*made.argv(up.runtime, "kill", made.container, "KILL"))

@@ -2,8 +2,6 @@
 once, until both have let go, by the ledger, by the card and by what the programs see free.
 """
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.programs import Programs
 from tests.support.started import Foreground
+from tests.support.steady import killed
 from tests.support.waiting import until
 
 MIB = 1 << 20
@@ -102,12 +101,6 @@ def test_descriptor_alone_keeps_memory_after_both_processes(mgpu: Arbiter, built
         two.all_agree()
 
 
-def mgpud_killed(mgpu: Arbiter) -> None:
-    pid = mgpu.pid_of("mgpud")
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: mgpu.pids_of("mgpud") not in ([], [pid]), "another mgpud")
-
-
 def test_shared_memory_survives_a_killed_mgpud(private_host: None, built: Programs) -> None:
     with arbiter.running("v100-16:1") as mgpu, pair(mgpu, built) as two:
         room = two.ask("a", "room")
@@ -117,7 +110,7 @@ def test_shared_memory_survives_a_killed_mgpud(private_host: None, built: Progra
         assert two.ask("a", f"alloc {MIB >> 14}") == 0
         assert two.ask("a", "share") == 0
         before = two.all_agree()
-        mgpud_killed(mgpu)
+        killed(mgpu, "mgpud")
         assert two.ask("b", "open") == 0
         assert two.all_agree() == before
         assert [two.ask("a", what) for what in ("release", "drop")] == [0, 0]

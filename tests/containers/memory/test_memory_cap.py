@@ -9,14 +9,12 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
 from tests.support.commands import run
 from tests.support.containerd import Containerd
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.lasting import lasting_mgpu
 from tests.support.places import IMAGE_NAME
 from tests.support.programs import Programs, inside
-from tests.support.started import foreground
 from tests.support.waiting import until
 
 MIB = 1 << 20
@@ -105,12 +103,9 @@ def test_churn_in_eight_containers(mgpu: Arbiter, built: Programs) -> None:
     with ExitStack() as stack:
         running = []
         for seed in range(1, containers + 1):
-            command = [inside("churn"), str(processes), str(rounds), str(steps), "300", str(seed)]
-            made = stack.enter_context(
-                bundle(*command, env={"MGPU_MEMORY_MIB": "3500"}, mounts=[built.oci_mount])
-            )
-            argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-            running.append(stack.enter_context(foreground(argv)))
+            command = ["churn", str(processes), str(rounds), str(steps), "300", str(seed)]
+            made = stack.enter_context(built.bundle(*command, env={"MGPU_MEMORY_MIB": "3500"}))
+            running.append(stack.enter_context(made.running(mgpu.runtime)))
         refused = 0
         for number in range(rounds + 1):
             said = [container.line() for container in running]

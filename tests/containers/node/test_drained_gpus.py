@@ -1,7 +1,5 @@
 """GPUs that the operator drains, or that are lost: mgpud lets go of them, and they can be reset."""
 
-import os
-import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ from tests.support.arbiter import Arbiter, until_empty
 from tests.support.bundle import bundle
 from tests.support.commands import attempt
 from tests.support.programs import Programs
+from tests.support.steady import killed
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("private_host")
@@ -96,9 +95,7 @@ def test_gpu_is_drained_reset_and_taken_back(mgpu: Arbiter, built: Programs) -> 
 
 def test_next_mgpud_leaves_a_drained_gpu_alone_too(mgpu: Arbiter) -> None:
     mgpu.mgpu("drain", card(mgpu)["uuid"][:12])
-    served_by = mgpu.pid_of("mgpud")
-    os.kill(served_by, signal.SIGKILL)
-    until(lambda: mgpu.pids_of("mgpud") not in ([], [served_by]), "the next one serves")
+    killed(mgpu, "mgpud")
     until(lambda: mgpu.try_mgpu("devices").status == 0 and bool(card(mgpu)["released"]), "it says so")
     assert (registers_mapped(mgpu), users(mgpu)) == (1, 0)
     mgpu.mgpu("undrain", "0")

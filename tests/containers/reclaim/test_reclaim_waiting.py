@@ -52,7 +52,7 @@ def test_waiting_call_is_answered_when_there_is_room(mgpu: Arbiter, built: Progr
         until(lambda: not mgpu.listing()["cards"][0]["demanded_bytes"], "the call is seen to be gone")
         os.kill(online.row["pid"], signal.SIGCONT)
         until_it_waits(mgpu)
-        os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+        mgpu.kill("mgpud")
         until_it_waits(mgpu)
         end(lent)
         assert online.program.line() == "held 0"
