@@ -151,8 +151,7 @@ class Run:
 
     def _taken_in(self, name: str) -> None:
         """As kubelet says it: without that the next pod is not sent to the node for seconds."""
-        value = self._api.get(f"{PODS}/{name}")
-        assert value is not None
+        value = self._api.there(f"{PODS}/{name}")
         self._api.put(PODS, {**value, "status": {"phase": "Running"}})
 
     def _asked(self, verb: str, args: Object) -> tuple[float, Any]:

@@ -74,6 +74,11 @@ class ApiServer:
         found = self._kind(where).objects.get(where.key)
         return copy.deepcopy(found)
 
+    def there(self, path: str) -> Object:
+        found = self.get(path)
+        assert found is not None, path
+        return found
+
     def all(self, path: str) -> list[Object]:
         """Those of a collection; of all namespaces if the path names none."""
         where = _Path(path, collection=True)

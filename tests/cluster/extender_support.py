@@ -136,16 +136,14 @@ def pod(name: str, memory_mib: int | None = None, core: int | None = None, **spe
 
 def placement(server: ApiServer, name: str) -> Object:
     """What the pod's annotation says; {} while it has none."""
-    found = server.get(f"{PODS}/{name}")
-    assert found is not None
+    found = server.there(f"{PODS}/{name}")
     text = found["metadata"].get("annotations", {}).get(PLACEMENT, "{}")
     read: Object = json.loads(text)
     return read
 
 
 def node_of(server: ApiServer, name: str) -> str | None:
-    found = server.get(f"{PODS}/{name}")
-    assert found is not None
+    found = server.there(f"{PODS}/{name}")
     where: str | None = found["spec"].get("nodeName")
     return where
 

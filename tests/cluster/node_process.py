@@ -53,9 +53,7 @@ class World:
         return self.log.read_text().splitlines()
 
     def node(self) -> dict[str, Any]:
-        found = self.api.get("/api/v1/nodes/n1")
-        assert found is not None
-        return found
+        return self.api.there("/api/v1/nodes/n1")
 
     def offered(self) -> bool:
         return self.kubelet.fake.allocatable(CORE) == 200

@@ -106,8 +106,7 @@ def test_another_authority_comes_before_the_first_ends_and_both_are_trusted(worl
 
 
 def _authority(world: World) -> Pair:
-    secret = world.api.get(webhook.SECRET)
-    assert secret is not None
+    secret = world.api.there(webhook.SECRET)
     return Pair(*(base64.b64decode(secret["data"][name]) for name in ("ca.crt", "ca.key")))
 
 

@@ -199,9 +199,7 @@ def test_cards_are_devices_and_not_resources_too(world: World) -> None:
     assert not (world.folder / "device-plugins").exists()
 
     def node() -> Json:
-        found = world.api.get("/api/v1/nodes/n1")
-        assert found is not None
-        return found
+        return world.api.there("/api/v1/nodes/n1")
 
     until(lambda: "annotations" in node()["metadata"], "the inventory is written")
     assert json.loads(node()["metadata"]["annotations"]["mgpu.dev/inventory"])["cards"] == []
@@ -225,8 +223,7 @@ def test_slices_are_put_right_and_others_are_left_alone(world: World) -> None:
     world.api.remove(f"{SLICES}/n1-mgpu.dev-0")
     until(lambda: len(world.devices()) == 2, "what was deleted is made anew")
     for name, each in (("theirs", theirs), ("elsewhere", elsewhere)):
-        found = world.api.get(f"{SLICES}/{name}")
-        assert found is not None
+        found = world.api.there(f"{SLICES}/{name}")
         assert found["spec"] == each["spec"]
 
 

@@ -53,9 +53,7 @@ def put(server: ApiServer, name: str, limits: dict[str, str], *, node: str = "n1
 
 
 def node(server: ApiServer) -> dict[str, Any]:
-    found = server.get(f"{NODES}/n1")
-    assert found is not None
-    return found
+    return server.there(f"{NODES}/n1")
 
 
 def change(server: ApiServer, *, offers: str | None = None, **labels: str) -> None:

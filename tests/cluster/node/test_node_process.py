@@ -94,8 +94,7 @@ def test_refused_pod_reads_why_in_its_events(world: World) -> None:
     events = "/apis/events.k8s.io/v1/namespaces/shop/events"
     until(lambda: bool(world.api.all(events)), "the event is posted", timeout_s=20)
     [event] = [each for each in world.api.all(events) if each["regarding"]["name"] == "web-0"]
-    pod = world.api.get("/api/v1/namespaces/shop/pods/web-0")
-    assert pod is not None
+    pod = world.api.there("/api/v1/namespaces/shop/pods/web-0")
     assert event["regarding"]["uid"] == pod["metadata"]["uid"]
     assert event["note"] == f"main: {refused.value.message}; {refused.value.hint}"
     assert (event["type"], event["reason"]) == ("Warning", "GPURefused")
@@ -202,8 +201,7 @@ def test_writes_of_a_dying_node_process_are_withdrawn_too(tmp_path: Path) -> Non
             node["status"] = {"capacity": {"mgpu.dev/memory-mib": "100", "aliyun.com/gpu-mem": "0"}}
             api.put("/api/v1/nodes", node)
             assert program.wait(60) == 0
-        found = api.get("/api/v1/nodes/n1")
-        assert found is not None
+        found = api.there("/api/v1/nodes/n1")
         assert found["metadata"]["labels"] == {}
         assert found["status"]["capacity"] == {"aliyun.com/gpu-mem": "0"}, "kubelet's own word for none"
 

@@ -140,8 +140,7 @@ async def test_cards_of_a_pod_that_ended_are_free(server: ApiServer, tmp_path: P
         assert await asked.schedule(server.put(PODS, pod("one", 16384)), "a") == "a"
         two = server.put(PODS, pod("two", 16384))
         assert await asked.schedule(two, "a") == ""
-        one = server.get(f"{PODS}/one")
-        assert one is not None
+        one = server.there(f"{PODS}/one")
         server.put(PODS, one | {"status": {"phase": "Succeeded"}})
         await until(lambda: asked.filter(two, "a"), lambda found: bool(found["NodeNames"]))
 

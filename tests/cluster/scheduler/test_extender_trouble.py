@@ -297,8 +297,7 @@ async def test_pods_of_lower_priority_end_where_no_card_has_room(server: ApiServ
         # The one that has run longest was spared.
         assert placement(server, "new") == {"main": ["GPU-a-1"]}
         assert node_of(server, "one") == "a"
-        there = server.get(f"{PODS}/new")
-        assert there is not None
+        there = server.there(f"{PODS}/new")
         assert there["status"]["nominatedNodeName"] == "a"
         assert told(server) == [
             ("new", "Preempting", "pod default/two ends on node a, whose GPU this one gets"),

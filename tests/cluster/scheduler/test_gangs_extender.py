@@ -119,8 +119,7 @@ async def test_extender_that_starts_anew_places_the_rest_of_a_gang(
         server.troubles.clear()
         assert await cycle(asked, ranks[1], "a") == ""
     async with extender(server, tmp_path) as asked:
-        other = server.get(f"{PODS}/other")
-        assert other is not None
+        other = server.there(f"{PODS}/other")
         assert await cycle(asked, other, "a") != ""
         assert await cycle(asked, ranks[2], "a") == ""
         assert len({placement(server, f"r{number}")["main"][0] for number in range(3)}) == 3
@@ -152,8 +151,7 @@ async def test_replacement_of_one_pod_does_not_wait_for_those_that_are_done(
         await all_known(asked, *ranks)
         assert await asyncio.gather(*(cycle(asked, each, "a") for each in ranks)) == ["", "", ""]
         for name in ("r0", "r1"):
-            ended = server.get(f"{PODS}/{name}")
-            assert ended is not None
+            ended = server.there(f"{PODS}/{name}")
             server.put(PODS, ended | {"status": {"phase": "Succeeded"}})
         again = rank(server, "r1-again")
         await until(lambda: cycle(asked, again, "a"), lambda said: not said)

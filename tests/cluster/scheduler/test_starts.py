@@ -34,8 +34,7 @@ async def kubelets(server: ApiServer, says: Callable[[str], Object]) -> AsyncGen
                 if there and name not in told:
                     told.add(name)
                     await asyncio.sleep(0.03)
-                    found = server.get(f"{PODS}/{name}")
-                    assert found is not None
+                    found = server.there(f"{PODS}/{name}")
                     server.put(PODS, found | {"status": says(there)})
             await asyncio.sleep(0.005)
 
@@ -141,8 +140,7 @@ async def test_doubtful_binding_is_not_taken_back_for_a_refused_pod(
         slow = Trouble(lambda method, path: path.endswith("/binding"), delay_s=0.6, times=1)
         server.troubles.append(slow)
         assert "is not bound" in await asked.bind(one, "a")
-        bound = server.get(f"{PODS}/other")
-        assert bound is not None
+        bound = server.there(f"{PODS}/other")
         server.put(PODS, bound | {"status": REFUSED})
         await until(lambda: asked.filter(late, "a"), lambda answer: "refused a pod" in answer["Error"])
         assert not await asked.bind(one, "a")
