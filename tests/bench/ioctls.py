@@ -33,9 +33,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
     with built.bundle("rm_latency", str(CALLS), env={"MGPU_MEMORY_MIB": "1024"}) as made:
         for _ in range(RUNS):
             floor.append(json.loads(run(built.folder / "notify_floor", str(CALLS))))
-            done = made.run(mgpu.runtime)
-            assert done.status == 0, str(done)
-            tenant.append(json.loads(done.out))
+            tenant.append(json.loads(made.output(mgpu.runtime)))
 
     def us(figures: Figures, kind: str, which: str) -> float:
         return float(median(figure[kind][f"{which}_ns"] for figure in figures)) / 1000

@@ -25,7 +25,7 @@ from tests.recordings.script import (
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
-from tests.support.commands import attempt
+from tests.support.commands import run
 from tests.support.programs import UNMEDIATED, Programs, inside
 
 TURNS, STARTS = 9, 9
@@ -95,9 +95,7 @@ def _inside(
     mount = {"destination": "/script", "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
     words = (inside("replay"), "/script/script", str(starts), str(INIT_ENDS), str(CONTEXT_ENDS))
     with bundle(*words, env=env, mounts=[built.oci_mount, mount]) as made:
-        done = made.run(mgpu.runtime)
-    assert done.status == 0, str(done)
-    return _times(done.out)
+        return _times(made.output(mgpu.runtime))
 
 
 def _beside(mgpu: Arbiter, built: Programs, folder: Path, *how: str, starts: int = STARTS) -> Times:
@@ -108,9 +106,7 @@ def _beside(mgpu: Arbiter, built: Programs, folder: Path, *how: str, starts: int
         "MGPU_DRIVER_VERSION": VERSION,
     }
     words = (str(folder / "script"), str(starts), str(INIT_ENDS), str(CONTEXT_ENDS), *how)
-    done = attempt(built.folder / "replay", *words, env=env)
-    assert done.status == 0, str(done)
-    return _times(done.out)
+    return _times(run(built.folder / "replay", *words, env=env))
 
 
 def measure(built: Programs) -> list[Row]:

@@ -75,6 +75,5 @@ class PassersBy:
         env = {"MGPU_MEMORY_MIB": str(MEMORY_MIB), "MGPU_POLICY": "native-burst-share"}
         command = [load.INSIDE, "saturate", "--kernel-us", "500", "--kernels", "20", "-o", "json"]
         with bundle(*command, env=env, mounts=load.mounts()) as made:
-            done = made.run(self._field.mgpu.runtime, timeout_s=60.0)
-            assert done.status == 0, str(done)
-            assert json.loads(done.out.strip().splitlines()[-1])["devices"][0]["kernels"] == 20, str(done)
+            out = made.output(self._field.mgpu.runtime, timeout_s=60.0)
+            assert json.loads(out.strip().splitlines()[-1])["devices"][0]["kernels"] == 20, out

@@ -187,7 +187,7 @@ def kill_a_runtime(field: Field) -> None:
     back.
     """
     with short_container() as made:
-        argv = made.argv(field.mgpu.runtime, "run", "--bundle", made.path, made.container)
+        argv = made.run_argv(field.mgpu.runtime)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             time.sleep(field.random.random() * 0.3)
             process.kill()
@@ -200,7 +200,7 @@ def kill_a_runtime(field: Field) -> None:
 def kill_a_hook(field: Field) -> None:
     """A hook that is killed fails the container's start."""
     with short_container() as made:
-        argv = made.argv(field.mgpu.runtime, "run", "--bundle", made.path, made.container)
+        argv = made.run_argv(field.mgpu.runtime)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             deadline = time.monotonic() + 1
             while process.poll() is None and time.monotonic() < deadline:

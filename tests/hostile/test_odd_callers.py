@@ -30,9 +30,7 @@ def test_signal_every_200_us(mgpu: Arbiter, built: Programs) -> None:
 def test_process_in_thousands_of_groups(mgpu: Arbiter, built: Programs) -> None:
     with built.bundle("capped", env=ENV) as made:
         made.edit(lambda config: config["process"]["user"].update(additionalGids=list(range(1, 4000))))
-        done = made.run(mgpu.runtime)
-        assert done.status == 0, str(done)
-        assert '"after": 0' in done.out
+        assert '"after": 0' in made.output(mgpu.runtime)
 
 
 @pytest.mark.parametrize("how", ["files", "vfork", "exec"])

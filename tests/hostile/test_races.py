@@ -81,7 +81,6 @@ def test_files_of_a_tenant_are_limited(mgpu: Arbiter, built: Programs) -> None:
         with greedy.running(mgpu.runtime) as running:
             assert running.line() == "opened 4096 errno 24"
             with built.bundle("capped", env={"MGPU_MEMORY_MIB": "512"}) as other:
-                done = other.run(mgpu.runtime)
-                assert done.status == 0, str(done)
+                other.output(mgpu.runtime)
             greedy.call(mgpu.runtime, "kill", greedy.container, "KILL")
         until(lambda: mgpu.containers() == [], "the grants are back")

@@ -27,9 +27,7 @@ def played(
         command = (inside("replay"), "/script/script", *how)
         said = ENV | {"MGPU_GPUS": str(len(there))} | (env or {})
         with bundle(*command, env=said, mounts=[built.oci_mount, mount]) as made:
-            done = made.run(mgpu.runtime)
-    assert done.status == 0, str(done)
-    return done.out, composer
+            return made.output(mgpu.runtime), composer
 
 
 def came_to(out: str) -> dict[int, str]:

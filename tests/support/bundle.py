@@ -42,14 +42,21 @@ class Bundle:
     def argv(self, runtime: str | Path, verb: str, *args: str | Path) -> list[str | Path]:
         return [runtime, "--root", self.state, verb, *args]
 
+    def run_argv(self, runtime: str | Path, *args: str | Path) -> list[str | Path]:
+        """args: further options of run."""
+        return self.argv(runtime, "run", "--bundle", self.path, *args, self.container)
+
     def run(self, runtime: str | Path, *args: str | Path, timeout_s: float = TIMEOUT_S) -> Done:
-        """`runtime run` to its end; args are further options of run."""
-        argv = self.argv(runtime, "run", "--bundle", self.path, *args, self.container)
-        return attempt(*argv, timeout_s=timeout_s)
+        """`runtime run` to its end."""
+        return attempt(*self.run_argv(runtime, *args), timeout_s=timeout_s)
+
+    def output(self, runtime: str | Path, timeout_s: float = TIMEOUT_S) -> str:
+        """What it printed; CommandFailedError if its status is not 0."""
+        return run(*self.run_argv(runtime), timeout_s=timeout_s)
 
     def running(self, runtime: str | Path) -> AbstractContextManager[Foreground]:
         """`runtime run`, which goes on while the test looks at it."""
-        return foreground(self.argv(runtime, "run", "--bundle", self.path, self.container))
+        return foreground(self.run_argv(runtime))
 
     def call(self, runtime: str | Path, verb: str, *args: str | Path, freezes: int = FREEZES) -> str:
         """Another verb on the container; CommandFailedError when it fails. runc gives up on a freezer whose

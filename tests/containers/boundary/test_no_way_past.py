@@ -136,9 +136,7 @@ def test_open_way_is_refused_beside_a_grant(mgpu: Arbiter, way: Callable[[Bundle
 def test_replaced_way_is_removed_from_the_container(mgpu: Arbiter, way: Callable[[Bundle], None]) -> None:
     with bundle("ls", "-l", "/dev/nvidia0", env=MEMORY) as made:
         way(made)
-        done = made.run(mgpu.runtime)
-        assert done.status == 0, str(done)
-        assert " 1, 3 " in done.out, "the node is not the granted one"
+        assert " 1, 3 " in made.output(mgpu.runtime), "the node is not the granted one"
         written = made.config
         assert "prestart" not in written["hooks"] or written["hooks"]["prestart"] == []
         assert all(node["major"] != 195 for node in written["linux"]["devices"])
@@ -274,9 +272,7 @@ def test_enforced_under_any_profile(mgpu: Arbiter, built: Programs, profile: str
                 config["linux"]["seccomp"] = wanted
 
         made.edit(set_profile)
-        done = made.run(mgpu.runtime)
-        assert done.status == 0, str(done)
-        [card] = json.loads(done.out)
+        [card] = json.loads(made.output(mgpu.runtime))
         assert (card["total_bytes"], card["over"], card["after"]) == (1024 << 20, 2, 0)
 
 

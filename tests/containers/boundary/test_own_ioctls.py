@@ -11,9 +11,7 @@ lasting, mgpu = lasting_mgpu()
 
 def said(runtime: str | Path, built: Programs, env: dict[str, str]) -> list[str]:
     with built.bundle("own_ioctls", env=env) as made:
-        done = made.run(runtime)
-        assert done.status == 0, str(done)
-        return done.out.splitlines()
+        return made.output(runtime).splitlines()
 
 
 def test_answered_as_without_the_filter(mgpu: Arbiter, built: Programs) -> None:

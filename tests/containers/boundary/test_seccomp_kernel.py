@@ -102,9 +102,7 @@ def make(probe: Path, runtime: str, seccomp: Profile | None, listed: list[Call])
                 config["linux"]["seccomp"] = seccomp
 
         made.edit(fill)
-        done = made.run(runtime)
-    assert done.status == 0, str(done)
-    return [int(line) for line in done.out.split()]
+        return [int(line) for line in made.output(runtime).split()]
 
 
 def make_rewritten(
