@@ -22,37 +22,29 @@ def run(root: Path) -> Result:
     return CliRunner().invoke(main, ["upgrade", "--root", str(root)])
 
 
-class FakeHolder:
-    """Answers status with what `now` says: replaced, and then the rest."""
+def run_beside(root: Path, now: Callable[[], Answer]) -> Result:
+    """With a holder that answers status with what `now` says: replaced, and then the rest."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as holder:
+        holder.bind(str(root / "holder.sock"))
+        holder.listen(8)
 
-    def __init__(self, path: Path, now: Callable[[], Answer]) -> None:
-        self._now = now
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.bind(str(path))
-        self._socket.listen(8)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        def serve() -> None:
+            while True:
+                try:
+                    link, _ = holder.accept()
+                except OSError:
+                    return
+                with link:
+                    link.recv(100)
+                    replaced, *rest = now()
+                    link.send(_HEAD.pack(8, 1, replaced) + _REST.pack(*rest))
 
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                link, _ = self._socket.accept()
-            except OSError:
-                return
-            with link:
-                link.recv(100)
-                replaced, *rest = self._now()
-                link.send(_HEAD.pack(8, 1, replaced) + _REST.pack(*rest))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        done = run(root)
+        holder.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    return done
 
 
 @pytest.fixture
@@ -64,19 +56,19 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return sent
 
 
-def test_upgrade_fails_when_mgpu_is_not_running(root: Path) -> None:
-    done = run(root)
+def test_upgrade_fails_when_mgpu_is_not_running(tmp_path: Path) -> None:
+    done = run(tmp_path)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("mgpu: mgpu is not running: no answer on ")
 
 
-def test_upgrade_fails_on_a_silent_holder(root: Path) -> None:
+def test_upgrade_fails_on_a_silent_holder(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
-        old.bind(str(root / "holder.sock"))
+        old.bind(str(tmp_path / "holder.sock"))
         old.listen(1)
         thread = threading.Thread(target=lambda: old.accept()[0].close())
         thread.start()
-        done = run(root)
+        done = run(tmp_path)
         thread.join()
     assert done.exit_code == 1
     assert "is of another version of mgpu" in done.stderr
@@ -91,18 +83,13 @@ def answers(monkeypatch: pytest.MonkeyPatch, pid: Callable[[], int]) -> None:
 
 
 def test_upgrade_replaces_holder_and_mgpud(
-    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     def renewed() -> bool:
         return (os.getpid(), signal.SIGUSR1) in signals
 
     answers(monkeypatch, lambda: 8 if renewed() else 7)
-    holder = FakeHolder(
-        root / "holder.sock",
-        lambda: (1 if signals else 0, 8 if renewed() else 7, 1, 3, 0, 0, 0),
-    )
-    done = run(root)
-    holder.close()
+    done = run_beside(tmp_path, lambda: (1 if signals else 0, 8 if renewed() else 7, 1, 3, 0, 0, 0))
     assert done.exit_code == 0, done.stderr
     first, second = done.stdout.splitlines()
     # What answers for the holder here is this Python.
@@ -113,10 +100,9 @@ def test_upgrade_replaces_holder_and_mgpud(
 
 
 def test_upgrade_says_when_it_renewed_another_installation(
-    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     answers(monkeypatch, lambda: 8 if len(signals) == 2 else 7)
-    holder = FakeHolder(root / "holder.sock", lambda: (1 if signals else 0, 7, 1, 3, 0, 0, 0))
     here, elsewhere = sys.prefix, "/opt/newer"
     signalled = os.kill
 
@@ -133,23 +119,22 @@ def test_upgrade_says_when_it_renewed_another_installation(
         return answered(at, verb) | {"prefix": here}
 
     monkeypatch.setattr(client, "ask", ask)
-    done = run(root)
-    holder.close()
+    done = run_beside(tmp_path, lambda: (1 if signals else 0, 7, 1, 3, 0, 0, 0))
     assert done.exit_code == 0, done.stderr
     assert f"what runs is installed in {here}, and this command in {elsewhere}" in done.stderr
 
 
-def test_upgrade_fails_when_the_holder_is_not_replaced(root: Path, signals: list[tuple[int, int]]) -> None:
-    holder = FakeHolder(root / "holder.sock", lambda: (0, 7, 1, 3, 0, 0, 1 if signals else 0))
-    done = run(root)
-    holder.close()
+def test_upgrade_fails_when_the_holder_is_not_replaced(
+    tmp_path: Path, signals: list[tuple[int, int]]
+) -> None:
+    done = run_beside(tmp_path, lambda: (0, 7, 1, 3, 0, 0, 1 if signals else 0))
     assert (done.exit_code, done.stdout) == (1, "")
     assert "goes on as it was" in done.stderr
     assert signals == [(os.getpid(), signal.SIGHUP)]
 
 
 def test_new_mgpud_that_does_not_start(
-    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     answers(monkeypatch, lambda: 7)
     seen = 0
@@ -159,27 +144,23 @@ def test_new_mgpud_that_does_not_start(
         seen += len(signals) == 2
         return (1 if signals else 0, 7, 1, 3, 0, 1 if 0 < seen < 3 else 0, 0)
 
-    holder = FakeHolder(root / "holder.sock", now)
-    done = run(root)
-    holder.close()
+    done = run_beside(tmp_path, now)
     assert done.exit_code == 1
     assert "the new mgpud does not serve, and that before (pid 7) goes on" in done.stderr
 
 
 def test_upgrade_refuses_an_unsupervised_mgpud(
-    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     monkeypatch.setattr(upgrade, "_main_pid", lambda: 0)
-    holder = FakeHolder(root / "holder.sock", lambda: (1 if signals else 0, 7, 0, 3, 0, 0, 0))
-    done = run(root)
-    holder.close()
+    done = run_beside(tmp_path, lambda: (1 if signals else 0, 7, 0, 3, 0, 0, 0))
     assert done.exit_code == 1
     assert "mgpud (pid 7) is run neither by mgpu up nor by mgpud.service" in done.stderr
     assert "--take-over" in done.stderr
 
 
 def test_systemd_restarts_its_own_mgpud(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     asked = tmp_path / "asked"
     systemctl = tmp_path / "systemctl"
@@ -187,9 +168,7 @@ def test_systemd_restarts_its_own_mgpud(
     systemctl.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     answers(monkeypatch, lambda: 8)
-    holder = FakeHolder(root / "holder.sock", lambda: (1 if signals else 0, 7, 0, 3, 0, 0, 0))
-    done = run(root)
-    holder.close()
+    done = run_beside(tmp_path, lambda: (1 if signals else 0, 7, 0, 3, 0, 0, 0))
     assert done.exit_code == 0, done.stderr
     assert asked.read_text().splitlines()[-1] == "restart mgpud.service"
     assert signals == [(os.getpid(), signal.SIGHUP)]
