@@ -57,24 +57,3 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
     current = wanted;
     return CUDA_SUCCESS;
 }
-
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status)
-{
-    return cuStreamIsCapturing(stream ? stream : CU_STREAM_PER_THREAD, status);
-}
-
-CUresult cuStreamGetCaptureInfo_ptsz(CUstream stream, int *status, uint64_t *id)
-{
-    return cuStreamGetCaptureInfo(stream ? stream : CU_STREAM_PER_THREAD, status, id);
-}
-
-CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
-                                        const CUgraphNode **nodes, size_t *count)
-{
-    return cuStreamGetCaptureInfo_v2(stream ? stream : CU_STREAM_PER_THREAD, status, id, graph, nodes, count);
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
-{
-    return cuStreamBeginCapture_v2(stream ? stream : CU_STREAM_PER_THREAD, mode);
-}

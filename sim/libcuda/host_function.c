@@ -190,13 +190,3 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *d
 
     return callback && !flags ? enqueue(stream, &call) : CUDA_ERROR_INVALID_VALUE;
 }
-
-CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void *data)
-{
-    return cuLaunchHostFunc(stream ? stream : CU_STREAM_PER_THREAD, function, data);
-}
-
-CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
-{
-    return cuStreamAddCallback(stream ? stream : CU_STREAM_PER_THREAD, callback, data, flags);
-}

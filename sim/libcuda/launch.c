@@ -48,15 +48,6 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
                           params, extra);
 }
 
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int grid_x, unsigned int grid_y,
-                                        unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                                        unsigned int block_z, unsigned int shared_bytes, CUstream stream,
-                                        void **params)
-{
-    return cuLaunchCooperativeKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-                                     shared_bytes, stream ? stream : CU_STREAM_PER_THREAD, params);
-}
-
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
     CUlaunchConfig own;

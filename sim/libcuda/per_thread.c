@@ -46,3 +46,20 @@ OWN(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr pointer, size_t bytes,
     own(stream), pointer, bytes, flags)
 OWN(cuStreamGetId, (CUstream stream, unsigned long long *id), own(stream), id)
 OWN(cuStreamGetDevice, (CUstream stream, CUdevice *device), own(stream), device)
+OWN(cuStreamIsCapturing, (CUstream stream, int *status), own(stream), status)
+OWN(cuStreamGetCaptureInfo, (CUstream stream, int *status, uint64_t *id), own(stream), status, id)
+OWN(cuStreamGetCaptureInfo_v2,
+    (CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *count),
+    own(stream), status, id, graph, nodes, count)
+OWN(cuStreamBeginCapture_v2, (CUstream stream, int mode), own(stream), mode)
+OWN(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data), own(stream), function, data)
+OWN(cuStreamAddCallback, (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags),
+    own(stream), callback, data, flags)
+OWN(cuMemAllocAsync, (CUdeviceptr * pointer, size_t bytes, CUstream stream), pointer, bytes, own(stream))
+OWN(cuMemAllocFromPoolAsync, (CUdeviceptr * pointer, size_t bytes, CUmemoryPool pool, CUstream stream),
+    pointer, bytes, pool, own(stream))
+OWN(cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream), pointer, own(stream))
+OWN(cuLaunchCooperativeKernel,
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+     unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params),
+    function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, own(stream), params)

@@ -127,18 +127,3 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
     pool_free(range, stream->object.context, mark);
     return CUDA_SUCCESS;
 }
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
-    return cuMemAllocAsync(pointer, bytes, stream ? stream : CU_STREAM_PER_THREAD);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-    return cuMemAllocFromPoolAsync(pointer, bytes, pool, stream ? stream : CU_STREAM_PER_THREAD);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
-{
-    return cuMemFreeAsync(pointer, stream ? stream : CU_STREAM_PER_THREAD);
-}
