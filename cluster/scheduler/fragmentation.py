@@ -1,7 +1,7 @@
 """Fragmentation gradient descent: a pod goes where it takes least from the pods that are still to come.
 
 After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX
-ATC '23), which places each pod where the GPUs that a typical pod cannot use grow least. Six things differ:
+ATC '23), which places each pod where the GPUs that a typical pod cannot use grow least. Its differences:
 
 - What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
   in fractions, so that CPU is worth something long before the last of it goes.
@@ -23,6 +23,8 @@ ATC '23), which places each pod where the GPUs that a typical pod cannot use gro
   worth nothing to it once a single GPU of each is taken, and whole nodes are never free again.
 - The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
   even where none did so far.
+- Some pods are always supposed to come that ask for all GPUs of a node, of each size of node as often: else
+  nothing keeps a node whole until the first of them, and a mix that changes finds every node broken.
 """
 
 import math
@@ -36,11 +38,19 @@ from cluster.scheduler.mix import Kind, Mix
 from cluster.scheduler.states import Features, Ints, grown
 from cluster.scheduler.table import Doubles, Floats, Rows, Table
 from cluster.scheduler.ways import Ways
+from oci_specs.request import Request
 
 # A kind that asks for less CPU weighs no more: pods without a request of CPU would outweigh all others.
 _LEAST_CPU_MILLI = 1000
 _SCARCITY_MAX = 6.0
 _SEVERAL_WHERE_PODS_END = 1.5
+# So many of the pods are supposed to ask for whole nodes, as far as pods do not end: where they do, the nodes
+# that run empty are kept already. More would cost where they never come.
+_WHOLE_NODES = 0.04
+# They have room with half of the CPU that there is for their GPUs: pods without a GPU take some of it.
+_CPU_OF_WHOLE_NODES = 0.5
+# `several` of theirs, at least: else a large place would be worth no more than a small one before they come.
+_SEVERAL_OF_WHOLE_NODES = 0.5
 _MEMORY = Features._fields.index("memory_mib")
 
 
@@ -80,9 +90,9 @@ class Fragmentation:
         rows = np.fromiter(table.changed, dtype=np.intp)
         if self._version != self._mix.version:
             self._version = self._mix.version
-            found = self._mix.kinds()
-            if not self._kinds.takes(found):
-                self._learn_kinds(found)
+            found, whole_nodes = self._mix.kinds(), self._whole_nodes()
+            if not self._kinds.takes(found, whole_nodes):
+                self._learn_kinds(found, whole_nodes)
             self._kinds.turnover = self._mix.turnover
             rows = np.arange(len(table), dtype=np.intp)
         table.changed.clear()
@@ -91,7 +101,23 @@ class Fragmentation:
             self._learn_rows(rows)
             self._weigh()
 
-    def _learn_kinds(self, found: Sequence[tuple[Kind, float]]) -> None:
+    def _whole_nodes(self) -> list[Kind]:
+        """Of each size of node with several cards the pod that asks for all of them."""
+        table = self._table
+        counts = table.count[: len(table)]
+        cpu_milli = (
+            _CPU_OF_WHOLE_NODES * float(table.cpu_all[: len(table)].sum()) / max(1, int(counts.sum()))
+        )
+        return [
+            Kind(
+                Request(qos="online", policy=None, count=size, whole_cards=True),
+                round(size * cpu_milli),
+                None,
+            )
+            for size in np.unique(counts[counts > 1]).tolist()
+        ]
+
+    def _learn_kinds(self, found: Sequence[tuple[Kind, float]], whole_nodes: Sequence[Kind]) -> None:
         states = self._table.cards
         in_use = states.in_use
         mib = (
@@ -99,7 +125,7 @@ class Fragmentation:
             if len(in_use)
             else 1.0
         )
-        self._kinds = kinds = Kinds(found, float(mib))
+        self._kinds = kinds = Kinds(found, float(mib), whole_nodes)
         self._times = np.zeros((256, len(kinds.requests)), dtype=np.float32)
         self._states_known = 0
         self._cards = np.zeros((0, len(kinds.requests)), dtype=np.float32)
@@ -148,17 +174,33 @@ class Fragmentation:
         """
         kinds = self._kinds
         left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
-        cpus = np.maximum(kinds.cpu, _LEAST_CPU_MILLI) / _LEAST_CPU_MILLI
         several = kinds.gpus_asked[kinds.gpus > 1].sum() / max(TINY, kinds.gpus_asked.sum())
         several = max(several, _SEVERAL_WHERE_PODS_END * kinds.turnover)
-        value = (kinds.gpus / cpus) ** self._scarcity() * kinds.gpus**several
+        scarcity = self._scarcity()
+        value = _value(kinds.gpus, kinds.cpu, scarcity, several)
         least = max(TINY, 1 - kinds.turnover)
         costs = kinds.share * _worth(left, value[kinds.item_kind], least)
         found = np.zeros((len(kinds.request), self._allowed.shape[1]))
         np.add.at(found, kinds.item_kind, costs[:, None] * self._allowed)
         supposed = self._mix.supposed / len(self._left) * kinds.share_of_kind
         found += (supposed * _worth(self._left, value, least)).T
+        found[kinds.whole] += self._weights_of_whole_nodes(scarcity, several, least).T
         self._weights: Floats = found.T.astype(np.float32)
+
+    def _weights_of_whole_nodes(self, scarcity: float, several: float, least: float) -> Doubles:
+        """As _weights, of the kinds that ask for whole nodes: with as much CPU as the others ask for, and on
+        each model by its part of the cards.
+        """
+        kinds, table = self._kinds, self._table
+        whole = kinds.whole
+        gpus = kinds.gpus[whole]
+        cpu_milli = (kinds.share_of_kind @ kinds.cpu) / max(TINY, kinds.gpus_asked.sum())
+        value = _value(gpus, gpus * cpu_milli, scarcity, max(several, _SEVERAL_OF_WHOLE_NODES))
+        counts = table.count[: len(table)]
+        parts = np.bincount(table.model[: len(table)], weights=counts, minlength=len(self._left))
+        share = _WHOLE_NODES * (1 - kinds.turnover) / max(1, len(whole))
+        found: Doubles = share * (parts / max(1, counts.sum()))[:, None]
+        return found * _worth(self._left[:, whole], value, least)
 
     def _scarcity(self) -> float:
         """Of CPU beside GPUs: 1 and the binary logarithm of how many times sooner it would be out.
@@ -172,6 +214,12 @@ class Fragmentation:
         asked_gpus = float(kinds.share @ kinds.gpus[kinds.item_kind])
         sooner = max(asked_cpu * free_gpus, TINY) / max(asked_gpus * free_cpu, TINY)
         return min(_SCARCITY_MAX, max(0.0, 1 + math.log2(sooner)))
+
+
+def _value(gpus: Doubles, cpu_milli: Floats | Doubles, scarcity: float, several: float) -> Doubles:
+    cpus = np.maximum(cpu_milli, _LEAST_CPU_MILLI) / _LEAST_CPU_MILLI
+    found: Doubles = (gpus / cpus) ** scarcity * gpus**several
+    return found
 
 
 def _worth(left: Doubles, value: Doubles, least: float) -> Doubles:

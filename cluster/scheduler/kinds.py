@@ -28,17 +28,25 @@ class Kinds:
     cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to, ascending. An item is a
     kind with the models that it may use: item_kind[item], allowed[item], share[item] of all that comes;
     share_of_kind[kind] is their sum, and gpus_asked[kind] what that is in GPUs. turnover: as in mix.py.
+    whole[kind of whole_nodes]: its number; these are counted though none of them may have come.
     """
 
     turnover = 0.0
 
-    def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
+    def __init__(
+        self,
+        found: Sequence[tuple[Kind, float]],
+        mean_card_mib: float,
+        whole_nodes: Sequence[Kind] = (),
+    ) -> None:
         self._items = [kind for kind, _ in found]
-        self.requests = list(dict.fromkeys(kind.request for kind in self._items))
+        self._whole_nodes = list(whole_nodes)
+        counted = [*self._items, *whole_nodes]
+        self.requests = list(dict.fromkeys(kind.request for kind in counted))
         numbers = {request: number for number, request in enumerate(self.requests)}
         gpus = np.array([gpus_of(request, mean_card_mib) for request in self.requests])
         kinds = sorted(
-            {(numbers[kind.request], kind.cpu_milli) for kind, _ in found},
+            {(numbers[kind.request], kind.cpu_milli) for kind in counted},
             key=lambda kind: (gpus[kind[0]], kind),
         )
         places = {kind: number for number, kind in enumerate(kinds)}
@@ -46,9 +54,10 @@ class Kinds:
         self.cpu: Floats = np.array([max(1, cpu) for _, cpu in kinds], dtype=np.float32)
         self.gpus = gpus[self.request]
         self._last_as_large = np.searchsorted(self.gpus, self.gpus, side="right") - 1
-        self.item_kind = np.array(
-            [places[numbers[kind.request], kind.cpu_milli] for kind, _ in found], dtype=np.intp
+        of_each = np.array(
+            [places[numbers[kind.request], kind.cpu_milli] for kind in counted], dtype=np.intp
         )
+        self.item_kind, self.whole = of_each[: len(found)], of_each[len(found) :]
         self.allowed = [kind.models for kind in self._items]
         self._share(dict(found))
         self._count: Floats = np.array([request.count for request in self.requests], dtype=np.float32)
@@ -57,10 +66,10 @@ class Kinds:
         self._whole = np.array([request.whole_cards for request in self.requests])
         self._shares: dict[int, tuple[Ints, Ints]] = {}
 
-    def takes(self, found: Sequence[tuple[Kind, float]]) -> bool:
+    def takes(self, found: Sequence[tuple[Kind, float]], whole_nodes: Sequence[Kind]) -> bool:
         """Take over these shares, if they are of the same kinds; False where they are not."""
         shares = dict(found)
-        if shares.keys() != set(self._items):
+        if shares.keys() != set(self._items) or whole_nodes != self._whole_nodes:
             return False
         self._share(shares)
         return True

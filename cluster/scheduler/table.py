@@ -17,9 +17,9 @@ class Table:
     """Rows of nodes. A row whose node has gone has no cards, and the next new node gets it.
 
     states[row]: the states of the node's cards, ascending, so that equal ones stand together. model[row]: the
-    number in models of the first card's model. cpu[row]: free thousandths of a CPU. plain[row]: cards of one
-    policy, no two of them instances of one GPU, so that any of them go together. changed: rows since a reader
-    emptied it.
+    number in models of the first card's model. count[row]: its cards. cpu[row]: free thousandths of a CPU,
+    and cpu_all[row] of all that pods can have. plain[row]: cards of one policy, no two of them instances of
+    one GPU, so that any of them go together. changed: rows since a reader emptied it.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,9 @@ class Table:
         self._gone: list[int] = []
         self.states: Ints = np.zeros((16, 1), dtype=np.int32)
         self.model: Ints = np.zeros(16, dtype=np.int32)
+        self.count: Ints = np.zeros(16, dtype=np.int32)
         self.cpu: Floats = np.zeros(16, dtype=np.float32)
+        self.cpu_all: Floats = np.zeros(16, dtype=np.float32)
         self.plain: Bools = np.zeros(16, dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -55,7 +57,9 @@ class Table:
         np.add.at(self.cards.cards, self.states[row], 1)
         self.cards.cards[NO_CARD] = 0
         self.model[row] = self._model(node.model)
+        self.count[row] = len(states)
         self.cpu[row] = max(0, node.cpu_free_milli)
+        self.cpu_all[row] = node.cpu_milli
         self.plain[row] = _is_plain(node)
         self.changed.add(row)
         if not node.is_known:
@@ -78,7 +82,9 @@ class Table:
             self.names.append(name)
             self.states = grown(self.states, row + 1)
             self.model = grown(self.model, row + 1)
+            self.count = grown(self.count, row + 1)
             self.cpu = grown(self.cpu, row + 1)
+            self.cpu_all = grown(self.cpu_all, row + 1)
             self.plain = grown(self.plain, row + 1)
         self.row_of[name] = row
         return row

@@ -124,6 +124,32 @@ def test_node_of_many_gpus_stays_whole_where_most_gpus_are_asked_for_together() 
     assert best.startswith("t4")
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_nodes_stay_whole_though_nobody_has_asked_for_one(*, late: bool) -> None:
+    learned = Scheduler("fgd")
+    learned.put_node("small", inventory("small", 1), 12_000, 1 << 20)
+    ones = [pod(f"one{number}", request(), cpu_milli=8_000) for number in range(200)]
+    if late:
+        for one in ones:
+            learned.arrived(one)
+        learned.best(ones[0], list(learned.books.nodes))
+    for name in ("whole", "broken"):
+        learned.put_node(name, inventory(name, 8), 96_000, 1 << 20)
+    # More of its CPU is taken than of its GPUs, so that the pods to come would sooner do without the other's.
+    learned.put_pod(pod("there", request(), cpu_milli=24_000), "broken", {"c0": ("GPU-broken-0",)})
+    for one in ones:
+        learned.arrived(one)
+    assert learned.best(ones[0], ["whole", "broken"]) == "broken"
+
+
+def test_whole_nodes_that_nobody_asks_for_have_no_share() -> None:
+    one, four = Kind(request(), 1000, None), Kind(request(count=4), 4000, None)
+    kinds = Kinds([(one, 1.0)], A100_MIB, [four])
+    assert kinds.request[kinds.whole].tolist() == [kinds.requests.index(four.request)]
+    assert kinds.share_of_kind[kinds.whole].tolist() == [0]
+    assert Kinds([(one, 0.75), (four, 0.25)], A100_MIB, [four]).share_of_kind.tolist() == [0.75, 0.25]
+
+
 def test_rest_of_a_broken_node_is_kept_for_those_that_would_break_another() -> None:
     learned = Scheduler("fgd")
     for number in range(10):
