@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tests.bench import (
+    changing,
     chips,
     churn,
     cluster,
@@ -58,6 +59,7 @@ ALONE = {
     "polls": polls.measure,
     "traces": traces.measure,
     "grid": grid.measure,
+    "changing": changing.measure,
     "churn": churn.measure,
     "extender": extender.measure,
     "lending": lending.measure,

@@ -119,10 +119,19 @@ def requests(point: Point) -> list[dict[str, Any]]:
 def play(
     found: Sequence[dict[str, Any]], there: Sequence[dict[str, Any]], order: int, policy: str
 ) -> Allocated:
-    """The judge's ledger raises where a policy breaks a rule."""
     sequence, ordered = judge().workload(found, there, AT[1] / 100, order)
+    return play_in_order(sequence, ordered, policy, judge().pod_mix(found))
+
+
+def play_in_order(
+    sequence: Sequence[dict[str, Any]],
+    ordered: list[dict[str, Any]],
+    policy: str,
+    mix: Sequence[dict[str, Any]] = (),
+) -> Allocated:
+    """The judge's ledger raises where a policy breaks a rule. mix: what FGD is told."""
     ledger = judge().Ledger(ordered)
-    decide = _policy(policy, ordered, judge().pod_mix(found))
+    decide = _policy(policy, ordered, mix)
     all_gpus = 1000 * sum(node["num_gpu"] for node in ordered)
     arrived = 0
     # A pod of several GPUs may step over a percent.
@@ -142,11 +151,11 @@ def play(
     return at_100, at_130
 
 
-def _policy(name: str, there: list[dict[str, Any]], mix: list[dict[str, Any]]) -> Decide:
-    if name != OURS:
+def _policy(name: str, there: list[dict[str, Any]], mix: Sequence[dict[str, Any]]) -> Decide:
+    if name not in (OURS, "binpack"):
         decide: Decide = judge().BUILTIN[name](there, mix, 0).decide
         return decide
-    ours = Policy(there, "fgd")
+    ours = Policy(there, "binpack" if name == "binpack" else "fgd")
 
     def placed(asked: dict[str, Any]) -> tuple[str | None, list[int]]:
         answer = ours.place(asked)
