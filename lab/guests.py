@@ -141,6 +141,7 @@ def _carried(spec: GuestSpec) -> Iterator[tuple[str, int, bytes]]:
     for name in modules.MODULES:
         built = spec.modules or modules.built(pair)
         yield f"lab/modules/{name}", 0o644, (built / name).read_bytes()
+    yield f"lab/modules/{modules.REACHED}", 0o644, modules.reached(pair)
     for name in firmware.NAMES:
         yield f"lab/firmware/nvidia/{pair.driver.version}/{name}", 0o644, firmware.made(pair.driver.version)
     if spec.engine:

@@ -8,10 +8,11 @@ from typing import IO
 
 from lab import packages
 from lab.error import LabError
-from lab.pairs import Pair
-from lab.places import LAB, made_anew
+from lab.pairs import PAIRS, Pair
+from lab.places import LAB, REPOSITORY, made_anew
 
 MODULES = ("nvidia.ko", "nvidia-uvm.ko")
+REACHED = "reached.ko"
 LOG_LINES = 5
 
 
@@ -24,6 +25,35 @@ def built(pair: Pair) -> Path:
         with made_anew(folder) as new:
             _build(pair, sources, root, new)
     return folder
+
+
+def reached(pair: Pair) -> bytes:
+    """A small driver of ours that asks NVIDIA's what a NIC's does: its header says what, by which the kernel
+    does not check it.
+    """
+    root, header = (
+        packages.kernel_root(pair.kernel),
+        packages.driver_sources(PAIRS[0].driver) / "nvidia/nv-p2p.h",
+    )
+    work, log = root / "reached", LAB / f"reached-{pair.kernel.release}.log"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(REPOSITORY / "lab/reached", work)
+    try:
+        shutil.copy(header, work)
+        _prepare(pair, root)
+        with log.open("wb") as said:
+            words = (*_kernel_words(pair), "M=/reached", "KBUILD_MODPOST_WARN=1", "modules")
+            if _inside(root, "make", *words, said=said) != 0:
+                raise LabError(f"lab/reached does not compile for {pair.kernel.release}: {log}")
+        return (work / REACHED).read_bytes()
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _kernel_words(pair: Pair) -> tuple[str, ...]:
+    headers = f"/usr/src/{pair.kernel.headers}"
+    common = headers.removesuffix("amd64") + "common"
+    return f"-C{common}", f"O={headers}", f"CC={pair.kernel.compiler}"
 
 
 def _build(pair: Pair, sources: Path, root: Path, out: Path) -> None:

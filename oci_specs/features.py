@@ -83,11 +83,19 @@ FEATURES = (
     ),
     Feature(
         "gpudirect",
-        "GPUDirect RDMA and Storage, GDRCopy, dma-buf",
-        ("NV50_THIRD_PARTY_P2P", "NV_ESC_EXPORT_TO_DMABUF_FD"),
+        "GPUDirect RDMA by nvidia-peermem, GPUDirect Storage, GDRCopy",
+        ("NV50_THIRD_PARTY_P2P",),
+        False,
+        True,
+        "another device may hold memory beyond its account",
+    ),
+    Feature(
+        "dmabuf",
+        "export by dma-buf",
+        ("NV_ESC_EXPORT_TO_DMABUF_FD",),
         False,
         False,
-        "they make descriptors that outlive every account",
+        "its descriptors outlive every account: GPUDirect RDMA goes by nvidia-peermem",
     ),
     Feature(
         "video",

@@ -4,6 +4,8 @@ set -eu
 modprobe drm
 insmod /lab/modules/nvidia.ko
 insmod /lab/modules/nvidia-uvm.ko
+# Built without the table of symbol versions that the driver's build makes.
+insmod -f /lab/modules/reached.ko
 node() {
     [ -e "$1" ] || mknod -m 666 "$1" c "$2" "$3"
 }

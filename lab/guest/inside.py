@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from lab.guest import nodes as guest_nodes
 from lab.guest import pair as guest_pair
+from lab.guest import reaching
 from lab.guest.copies import Copies
 from lab.tests.loaded import params_bytes
 from lab.tests.nv import (
@@ -117,6 +118,21 @@ def page() -> None:
     rest()
 
 
+def reached() -> None:
+    """Whether another device's driver is given memory of this process, and loses it when it is freed."""
+    client = Client()
+    status, thing = reaching.make(client)
+    if status:
+        tell(made=status)
+        return rest()
+    memory = reaching.filled(client)
+    known = reaching.known(client, thing, memory)
+    given = reaching.asked()
+    client.free(memory)
+    tell(made=status, known=known, given=given, taken=reaching.taken_back())
+    rest()
+
+
 def pair(*cards: int) -> None:
     """All cards of the guest: id and UUID of each."""
     uuids = [number.to_bytes(16) for number in cards[1::2]]
@@ -125,6 +141,17 @@ def pair(*cards: int) -> None:
 
 
 if __name__ == "__main__":
-    some: tuple[Callable[..., None], ...] = (fill, beat, ask, copy, several, names, nodes, page, pair)
+    some: tuple[Callable[..., None], ...] = (
+        fill,
+        beat,
+        ask,
+        copy,
+        several,
+        names,
+        nodes,
+        page,
+        reached,
+        pair,
+    )
     verbs = {verb.__name__: verb for verb in some}
     verbs[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -107,10 +107,8 @@ static const struct question {
     const char *name;
     void (*print)(struct rm *rm, FILE *out);
 } questions[] = {
-    {"cards", print_cards},
-    {"account", print_account},
-    {"files", print_files},
-    {"driver", print_driver},
+    {"cards", print_cards},   {"account", print_account},           {"files", print_files},
+    {"driver", print_driver}, {"third_parties", third_party_print},
 };
 
 /* "timeline MINOR SINCE", without the RM lock: a card's engines have their own. */
@@ -228,7 +226,7 @@ static char *answer(struct rm *rm, const char *name, size_t *bytes, bool *reload
     }
     if (!ftell(out))
         fputs(
-            "{\"error\":\"the questions are cards, account, files, driver, timeline MINOR SINCE; lose MINOR, "
+            "{\"error\":\"the questions are cards, account, files, driver, third_parties, timeline MINOR SINCE; lose MINOR, "
             "reset MINOR, add PROFILE, reload, reload CARDS are done\"}",
             out);
     fclose(out);

@@ -249,6 +249,7 @@ static const struct class_rule {
     {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, ANY, virtual_memory_alloc, vaspace_free},
     {NV01_CONTEXT_DMA, ANY_PARENT, EXACT, context_dma, NULL},
     {NV50_P2P, NV01_ROOT_CLIENT, EXACT, peers, NULL},
+    {NV50_THIRD_PARTY_P2P, NV20_SUBDEVICE_0, EXACT, third_party_alloc, third_party_free},
     {NVENC_SW_SESSION, NV20_SUBDEVICE_0, EXACT, video_session, NULL},
     {VOLTA_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
     {VOLTA_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},

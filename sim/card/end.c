@@ -19,6 +19,7 @@ void object_free(struct rm *rm, struct rm_object *object)
     while (object->child)
         object_free(rm, object->child);
     dma_forget(rm, object);
+    third_party_forget(rm, object);
     if (object->class_id == NV20_SUBDEVICE_0)
         end_peers(rm, object);
     if (object->release)

@@ -19,6 +19,7 @@
  *   events.c  events, and the files that they wake
  *   mapping.c what a program maps
  *   schedule.c the controls of groups and channels
+ *   third_party.c what a NIC's driver reaches
  *
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
 #ifndef MGPU_SIM_RM_H
@@ -32,6 +33,7 @@
 #include "profiles.h"
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 enum { RM_SHARES = 4 };
 enum { RM_HASH_BUCKETS = 1 << 17, RM_FILE_BUCKETS = 4096 };
@@ -72,6 +74,7 @@ struct rm_object {
         struct gpu_doorbell *doorbell;
         uint32_t instance; /* of a subdevice */
         uint32_t peers[2]; /* of two cards made peers: the subdevices that it was made with */
+        struct third_party *third_party;
     };
 };
 
@@ -123,6 +126,7 @@ struct rm {
     struct rm_client *clients;
     struct os_event *os_events;
     struct dma_mapping *dma_mappings;
+    struct third_party *third_parties;
     struct rm_object *objects[RM_HASH_BUCKETS];
     struct sim_file *files[RM_FILE_BUCKETS];
     uint64_t last_file;
@@ -323,6 +327,18 @@ uint32_t tsg_preempt(const struct rm_request *request);
 uint32_t tsg_info(const struct rm_request *request);
 uint32_t disable_channels(const struct rm_request *request);
 
+/* third_party.c: memory that other devices' drivers reach for a process, and the controls of that. */
+uint32_t third_party_alloc(struct rm_call *call, struct rm_object *object);
+void third_party_free(struct rm_object *object);
+/* A name of memory ends. */
+void third_party_forget(struct rm *rm, const struct rm_object *memory);
+uint32_t third_party_space(const struct rm_request *request);
+uint32_t third_party_no_space(const struct rm_request *request);
+uint32_t third_party_process(const struct rm_request *request);
+uint32_t third_party_memory(const struct rm_request *request);
+uint32_t third_party_no_memory(const struct rm_request *request);
+/* For which processes drivers get what. */
+void third_party_print(struct rm *rm, FILE *out);
 /* peers.c: the same. */
 uint32_t p2p_caps(const struct rm_request *request);
 uint32_t p2p_matrix(const struct rm_request *request);

@@ -37,7 +37,7 @@ def test_every_kind_and_branch_of_nvproxy_is_there() -> None:
         ("escape", "NV_ESC_RM_IDLE_CHANNELS", SERVED),
         ("uvm", "UVM_MAP_EXTERNAL_ALLOCATION", SERVED),
         ("class", "NV01_MEMORY_LOCAL_USER", SERVED),
-        ("class", "NV50_THIRD_PARTY_P2P", REFUSED),
+        ("class", "NV_MEMORY_FABRIC", REFUSED),
         ("control", "NV2080_CTRL_CMD_FB_GET_INFO_V2", ANSWERED),
         ("control", "NV2080_CTRL_CMD_GPU_GET_NAME_STRING", SERVED),
         ("control", "NV906F_CTRL_CMD_RESET_CHANNEL", REFUSED),
@@ -52,10 +52,8 @@ def test_coverage_shows_the_outcome_of_a_call(kind: str, symbol: str, outcome: s
 
 
 def test_refusal_without_a_reason_is_seen() -> None:
-    table = [row for row in coverage.reasons() if row[1] != "NV50_THIRD_PARTY_P2P"]
-    assert coverage.amiss(list(calls().values()), table) == [
-        "class NV50_THIRD_PARTY_P2P: refused without a reason"
-    ]
+    table = [row for row in coverage.reasons() if row[1] != "NV50_P2P"]
+    assert coverage.amiss(list(calls().values()), table) == ["class NV50_P2P: refused without a reason"]
 
 
 def test_reason_for_nothing_is_seen() -> None:

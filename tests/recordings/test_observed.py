@@ -96,27 +96,26 @@ def test_each_call_is_served_or_refused_with_a_reason(path: Path, version: tuple
 
 
 def test_what_a_decoder_calls_is_served_with_whole_cards() -> None:
-    """But for another device's access to memory, and one control, which libcuda does without."""
+    """But for one control, which libcuda does without."""
     rows = [row for row in read(H200) if "nvdec" in row["by"].split(",")]
     assert len(rows) > 100
     whole, shared = served((580, 159), whole=True), served((580, 159))
     refused = {row["number"] for row in rows if int(row["number"], 16) not in whole[row["kind"]]}
-    assert refused == {"0x503c", "0x503c0102", "0x503c0104", "0x503c0105", "0x20809038"}
+    assert refused == {"0x20809038"}
     assert NVB8B0_VIDEO_DECODER in whole["class"] - shared["class"]
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["share", "whole"])
 def test_what_egl_and_vulkan_call_is_served_with_graphics(whole: bool) -> None:
-    """But for these: libcuda's, which is below EGL too; the card's registers, in whose place the call gives a
-    name of nothing; a table that a program may find full; and what has no name.
+    """But for these: the card's registers, in whose place the call gives a name of nothing; what has no name;
+    and for a share libcuda's, which is below EGL too, and a table that a program may find full.
     """
     rows = [row for row in read(H200) if {"egl", "vulkan"} & set(row["by"].split(","))]
     assert len(rows) > 140
     of = served((580, 159), whole=whole, capability="graphics")
     refused = {row["number"] for row in rows if int(row["number"], 16) not in of[row["kind"]]}
-    libcudas = {"0x503c", "0x503c0102"}
-    table = set() if whole else {"0x90960101"}
-    assert refused == libcudas | table | {"0x3f", "0x2080a0d1", "0x20810107"}
+    of_shares = set() if whole else {"0x503c", "0x503c0102", "0x90960101"}
+    assert refused == of_shares | {"0x3f", "0x2080a0d1", "0x20810107"}
 
 
 @pytest.mark.parametrize(

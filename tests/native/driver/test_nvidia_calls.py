@@ -180,7 +180,7 @@ def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
         (CTL, ALLOC, alloc32(0x5), False),
         (CTL, ALLOC, alloc64(0x79), False),
         (CTL, ALLOC, alloc64(0x71), True),
-        (CTL, ALLOC, alloc64(nv.NV50_THIRD_PARTY_P2P), True),
+        (CTL, ALLOC, alloc64(nv.NV_MEMORY_FABRIC), True),
         (CTL, ALLOC, alloc64(nv.NV50_P2P), False),
         (CTL, ALLOC, alloc64(nv.RM_USER_SHARED_DATA), False),
         (CTL, ALLOC, alloc64(nv.AMPERE_SMC_PARTITION_REF), True),

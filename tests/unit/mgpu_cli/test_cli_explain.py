@@ -52,21 +52,21 @@ def test_unknown_feature_is_refused_with_those_that_are_known() -> None:
 def test_describe_says_what_a_container_lacks_and_what_it_takes() -> None:
     card = [{"index": 0}]
     assert list(render._grant({"whole": True, "cards": card})) == [
-        ("GPUs:", "whole, to it alone: tracing, counters, hmm, debugger, mps")
+        ("GPUs:", "whole, to it alone: tracing, counters, hmm, gpudirect, debugger, mps")
     ]
     assert list(render._grant({"whole": True, "cards": card, "capabilities": ["utility", "video"]})) == [
         ("Driver:", "utility, video"),
-        ("GPUs:", "whole, to it alone: tracing, counters, hmm, video, debugger, mps"),
+        ("GPUs:", "whole, to it alone: tracing, counters, hmm, gpudirect, video, debugger, mps"),
     ]
     assert list(render._grant({"whole": False, "cards": card})) == [
-        ("GPUs:", f"shared: tracing; for counters, hmm, debugger, mps {HOW}")
+        ("GPUs:", f"shared: tracing; for counters, hmm, gpudirect, debugger, mps {HOW}")
     ]
     assert list(render._grant({"whole": False, "cards": card, "capabilities": ["video"]})) == [
         ("Driver:", "video"),
-        ("GPUs:", f"shared: tracing, video; for counters, hmm, debugger, mps {HOW}"),
+        ("GPUs:", f"shared: tracing, video; for counters, hmm, gpudirect, debugger, mps {HOW}"),
     ]
     assert list(render._grant({"whole": True, "cards": [*card, {"index": 1}]})) == [
-        ("GPUs:", "whole, to it alone: tracing, counters, hmm, peers, debugger, mps")
+        ("GPUs:", "whole, to it alone: tracing, counters, hmm, peers, gpudirect, debugger, mps")
     ]
     assert list(render._grant({"whole": False, "cards": []})) == []
     assert list(render._grant({"cards": card})) == [], "an older mgpud does not say"

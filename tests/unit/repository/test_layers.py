@@ -221,6 +221,7 @@ C_LAYERS: dict[str, set[str]] = {
     "lab/card/memory": {"base", "sim/card/memory"},
     "lab/card/state": {"base", "lab/card/facts", "lab/card/memory", "lab/card/vfu", "sim/card/gpu"},
     "lab/card/vfu": set(),
+    "lab/reached": set(),
     "lab/guest": set(),
     "sim/abi": {"native_sched/nvidia/rm"},
     "sim/card": {"base", "native_sched/nvidia/rm", "sim/abi", "sim/card/gpu", "sim/card/memory"},

@@ -15,14 +15,15 @@
 enum { BLANK_PAGE_BYTES = 4096 };
 
 /* Fetches the parameters of a class, as many as the driver takes: it sizes them by class, whatever size the
- * caller names (serverAllocApiCopyIn()). 0, a negative errno or rm_refusal(). */
-static int fetch_params(struct call *c, uint64_t at)
+ * caller names (serverAllocApiCopyIn()). Where a version's class is not known it is refused as another's. 0,
+ * a negative errno or rm_refusal(). */
+static int fetch_params(struct call *c, uint32_t class_id, uint64_t at)
 {
-    const struct rm_row *row = c->params_row;
+    const struct rm_row *row = c->params_row, *refused = row ? row : rm_class_row(NULL, class_id);
     uint32_t bytes;
 
     if (!row || row->kind == RM_KIND_REFUSED)
-        return rm_refusal(row ? row->status : NV_ERR_INVALID_CLASS);
+        return rm_refusal(refused && refused->status ? refused->status : NV_ERR_INVALID_CLASS);
     bytes = rm_bytes(&c->m->rm, row->bytes);
     if (bytes && !at)
         memset(c->params, 0, bytes);
@@ -253,7 +254,7 @@ struct answer mediate_alloc(struct call *c)
 {
     struct rm_alloc_short *o = (void *)c->outer;
     struct creation a = {.root = o->root, .parent = o->parent, .handle = o->handle, .class_id = o->class_id};
-    int e = fetch_params(c, o->params);
+    int e = fetch_params(c, o->class_id, o->params);
     struct answer made = e < 0 ? answer_of(e) : make(c, &a);
 
     if (made.kind == ANSWER && !c->passed)

@@ -36,6 +36,8 @@ int control_fabric_status(struct call *c, uint32_t *status);
 int control_links(struct call *c, uint32_t *status);
 /* The fabric behind it: the answer of a card that has none is zeros. */
 int control_no_fabric(struct call *c, uint32_t *status);
+/* Memory of whole cards that other devices' drivers reach for the process. */
+int control_third_party(struct call *c, uint32_t *status);
 /* What the driver reports, without what this tenant is refused. */
 int control_classes(struct call *c, uint32_t *status);
 int control_class_list(struct call *c, uint32_t *status);

@@ -172,12 +172,12 @@ int control_links(struct call *c, uint32_t *status)
     return e;
 }
 
-/* Which classes are listed depends on the tenant for peers alone. */
 static bool is_listed(const struct call *c, uint32_t class_id)
 {
     const struct rm_row *row = rm_class_row(NULL, class_id);
 
-    return class_id == NV50_P2P ? peers_are_served(c) : !row || !row->unlisted;
+    return class_id == NV50_P2P ? peers_are_served(c)
+                                : !row || !row->unlisted || (row->whole && c->tenant->whole);
 }
 
 static uint32_t without_unlisted(const struct call *c, uint32_t *list, uint32_t count)

@@ -32,7 +32,7 @@ from tests.support.rm_interface import Item
 INTERFACE = rm_interface.read()
 BRANCH = (580, 65)
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
-SUBDEVICE, TRACED, PROFILED, DEBUGGED, SHOWN = 0xD1, 0x700, 0x701, 0x702, 0x703
+SUBDEVICE, TRACED, PROFILED, DEBUGGED, SHOWN, REACHED = 0xD1, 0x700, 0x701, 0x702, 0x703, 0x704
 DISABLE_HMM, MULTI_PROCESS = 1, 2
 WHOLE = [
     item
@@ -60,6 +60,7 @@ def tried(tenant: Tenant, client: int, item: Item) -> int:
     of = {
         nv.RM_USER_SHARED_DATA: SHOWN,
         nv.NV20_SUBDEVICE_0: SUBDEVICE,
+        nv.NV50_THIRD_PARTY_P2P: REACHED,
         nv.GT200_DEBUGGER: DEBUGGED,
         nv.GF100_PROFILER: TRACED,
         nv.MAXWELL_PROFILER: PROFILED,
@@ -75,6 +76,7 @@ def objects(tenant: Tenant) -> tuple[int, int]:
     assert tenant.alloc(client, SUBDEVICE, SHOWN, nv.RM_USER_SHARED_DATA, bytes(8)).u32(MADE_STATUS_AT) == 0
     params = struct.pack("III", 0, client, DEBUGGED)
     assert tenant.alloc(client, 0xD0, DEBUGGED, nv.GT200_DEBUGGER, params).u32(MADE_STATUS_AT) == 0
+    tenant.alloc(client, SUBDEVICE, REACHED, nv.NV50_THIRD_PARTY_P2P, bytes(4))
     made = tenant.alloc(client, SUBDEVICE, PROFILED, nv.MAXWELL_PROFILER_DEVICE, bytes(8))
     return client, made.u32(MADE_STATUS_AT)
 
