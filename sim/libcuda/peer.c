@@ -1,4 +1,5 @@
-/* Cards have no peers under mgpu, so this library says so everywhere. */
+/* The simulated card has peers for who asks RM and nvidia-uvm, as tinygrad does; this library does not ask,
+ * and says everywhere that there are none. */
 #include "cuda.h"
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)

@@ -88,7 +88,7 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *archit
     return NVML_SUCCESS;
 }
 
-/* Cards have no peers, as the CUDA library says too. */
+/* None, as the CUDA library says too: neither asks RM for them. */
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index, int *status)
 {
     enum { CAPABILITIES = 5, P2P_STATUS_NOT_SUPPORTED = 5 };
