@@ -11,7 +11,7 @@ from cluster.api.errors import ApiProblem
 from cluster.api.event import event, pod_reference
 from cluster.api.kinds import EVENT, EVICTION, POD
 from cluster.process.conditions import Conditions
-from cluster.scheduler.books import Held, Node
+from cluster.scheduler.occupancy import Held, Node
 from cluster.scheduler.pods import Pod
 from cluster.scheduler.preemption import of_lower_priority, victims
 from cluster.scheduler.reading import Known
@@ -76,7 +76,7 @@ class Evictions:
         self._kept_until_s = {uid: until for uid, until in self._kept_until_s.items() if until > now_s}
         rooms: list[tuple[tuple[int, int, str], Node, list[Held]]] = []
         for name in names:
-            node = self._state.scheduler.books.nodes.get(name)
+            node = self._state.scheduler.occupancy.nodes.get(name)
             leaving = None if node is None else self._ending(known, node)
             if node is not None and leaving:
                 cost = max(each.pod.priority for each in leaving), len(leaving), name

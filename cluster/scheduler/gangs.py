@@ -185,12 +185,12 @@ class Gangs:
                 break
         if len(places) < needed:
             for uid in places:
-                self._scheduler.take_back(uid)
+                self._scheduler.roll_back_pod(uid)
         return places
 
     def _one(self, member: Member, nodes: set[str] | None) -> Place | None:
         pod, scheduler = member.pod, self._scheduler
-        known = scheduler.books.nodes
+        known = scheduler.occupancy.nodes
         # CPU and memory are the stock scheduler's to count, and it sees one pod at a time.
         names = [
             name

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from cluster.scheduler.books import Held, Node, pod_of, without_pods
 from cluster.scheduler.choice import assign
+from cluster.scheduler.occupancy import Held, Node, pod_of, without_pods
 from cluster.scheduler.pods import Pod
 from oci_specs.refusal import Refusal
 from placement.cards import CardState

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cluster.scheduler.books import Node, without_pods
 from cluster.scheduler.choice import assign
+from cluster.scheduler.occupancy import Node, without_pods
 from cluster.scheduler.pods import Pod
 from cluster.scheduler.preemption import victims
 from cluster.scheduler.scheduler import Scheduler
@@ -114,7 +114,7 @@ class Reservations:
         """The cards that are soonest free: those for which the fewest containers have to end."""
         best: tuple[int, str, frozenset[str]] | None = None
         for name in self._scheduler.emptiest(names, _NODES):
-            node = self._scheduler.books.nodes[name]
+            node = self._scheduler.occupancy.nodes[name]
             open_to = partial(self._scheduler.open_to, pod, node=node)
             chosen = victims(pod, node, node.pods.values(), (), open_to)
             if chosen is None or (best is not None and len(chosen) >= best[0]):

@@ -27,11 +27,11 @@ from cluster.resources.inventory import ANNOTATION as _ANNOTATION
 from cluster.resources.inventory import Inventory
 from cluster.resources.wanted import ANY, Wanted
 from cluster.scheduler import packing, preemption, ways
-from cluster.scheduler.books import Books, Node, with_tenant
 from cluster.scheduler.choice import assign
 from cluster.scheduler.fragmentation import Fragmentation
 from cluster.scheduler.kinds import gpus_of
 from cluster.scheduler.mix import Mix
+from cluster.scheduler.occupancy import Node, Occupancy, with_tenant
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.states import Demand
 from cluster.scheduler.table import Floats, Rows, Table
@@ -75,10 +75,10 @@ class Filtered:
 
 
 class Scheduler:
-    """The books of the cluster, and the decisions."""
+    """Which pods have which cards of the cluster, and where the next one goes."""
 
     def __init__(self, scoring: Scoring = "fgd") -> None:
-        self.books = Books()
+        self.occupancy = Occupancy()
         # UUIDs of cards that are set aside, with their nodes, and for whom they are not.
         self.reserved: dict[str, str] = {}
         self.barred: Barred = _none_is_barred
@@ -95,10 +95,10 @@ class Scheduler:
     def put_node(self, name: str, inventory: Inventory, cpu_milli: int, memory_mib: int) -> None:
         """cpu_milli, memory_mib: what the node has for pods (allocatable)."""
         self.freed += 1
-        self._changed([self.books.put_node(name, inventory, cpu_milli, memory_mib)])
+        self._changed([self.occupancy.put_node(name, inventory, cpu_milli, memory_mib)])
 
     def remove_node(self, name: str) -> None:
-        node = self.books.remove_node(name)
+        node = self.occupancy.remove_node(name)
         if node is not None:
             self._changed([node])
 
@@ -112,15 +112,15 @@ class Scheduler:
 
     def put_pod(self, pod: Pod, node: str, placed: Placed | None) -> None:
         """The pod is on the node, or will be. placed None: mgpud chooses its cards."""
-        self._changed(self.books.put_pod(pod, node, placed))
+        self._changed(self.occupancy.put_pod(pod, node, placed))
 
     def remove_pod(self, uid: str) -> None:
         self.freed += 1
-        self.take_back(uid)
+        self.roll_back_pod(uid)
 
-    def take_back(self, uid: str) -> None:
+    def roll_back_pod(self, uid: str) -> None:
         """The pod was put for a try alone: there is as much room as before it."""
-        self._changed(self.books.remove_pod(uid))
+        self._changed(self.occupancy.remove_pod(uid))
 
     def _changed(self, nodes: Iterable[Node]) -> None:
         cards = self._table.cards
@@ -130,7 +130,7 @@ class Scheduler:
             self._table = Table()
             self._fragmentation = Fragmentation(self._table, self._mix)
             self._changes = (_NOBODY, {})
-            nodes = self.books.nodes.values()
+            nodes = self.occupancy.nodes.values()
         for node in nodes:
             self._table.put(node)
 
@@ -182,7 +182,7 @@ class Scheduler:
 
     def choose(self, pod: Pod, name: str) -> dict[str, tuple[str, ...]]:
         """Cards for each container on this node, by UUID; Refusal where they do not fit (any more)."""
-        node = self.books.nodes.get(name)
+        node = self.occupancy.nodes.get(name)
         if node is None or not node.is_known:
             raise Refusal(
                 "unknown-node", f"node {name} has no {_ANNOTATION}", "see that mgpu-node runs there"
@@ -204,7 +204,7 @@ class Scheduler:
 
     def reason(self, pod: Pod, name: str) -> str:
         """Why the node has no room for the pod, in one line that names cards."""
-        node = self.books.nodes.get(name)
+        node = self.occupancy.nodes.get(name)
         if node is None or not node.is_known:
             return _UNKNOWN
         wanted = pod.wanted.of(node.cards)
@@ -228,7 +228,7 @@ class Scheduler:
         """
         found = {}
         for name, uids in offered.items():
-            node = self.books.nodes.get(name)
+            node = self.occupancy.nodes.get(name)
             if node is None or not node.is_known:
                 continue
             lower = preemption.of_lower_priority(pod, node)
@@ -293,7 +293,7 @@ class Scheduler:
 
     def _is_whole(self, pod: Pod, row: int) -> bool:
         """Whether the pod's annotations leave every card of the row."""
-        cards = self.books.nodes[self._table.names[row]].cards
+        cards = self.occupancy.nodes[self._table.names[row]].cards
         return len(pod.wanted.of(cards)) == len(cards)
 
     def _fitting(self, pod: Pod, rows: Rows) -> Rows:
@@ -312,7 +312,7 @@ class Scheduler:
         Rows whose cards are in the same states fare alike, unless cards are named, reserved, or one GPU's.
         """
         table = self._table
-        node = self.books.nodes[table.names[row]]
+        node = self.occupancy.nodes[table.names[row]]
         if self._changes[0] != (pod.requests, pod.wanted):
             self._changes = ((pod.requests, pod.wanted), {})
         alike = (

@@ -265,7 +265,7 @@ class State:
         """The stock scheduler ends others for this pod: what they leave is not for pods that come
         after it.
         """
-        node = self.scheduler.books.nodes.get(found.nominated)
+        node = self.scheduler.occupancy.nodes.get(found.nominated)
         if node is not None and found.pod.containers:
             leaving = [uid for uid in node.pods if uid in self.known and self.known[uid].terminating]
             ended = self.scheduler.preempt(found.pod, {node.name: leaving}).get(node.name, leaving)

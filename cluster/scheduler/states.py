@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.scheduler.books import with_tenant
+from cluster.scheduler.occupancy import with_tenant
 from oci_specs.request import Qos, Request
 from placement import room
 from placement.cards import CardState

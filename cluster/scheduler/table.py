@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.scheduler.books import Node
+from cluster.scheduler.occupancy import Node
 from cluster.scheduler.states import NO_CARD, Bools, Ints, States, grown
 
 Rows = NDArray[np.intp]

@@ -20,7 +20,7 @@ static u32 pages;
 static bool taken;
 
 /* Called under RM's locks, in whatever process frees the memory. */
-static void take_back(void *data)
+static void revoked(void *data)
 {
     taken = true;
     nvidia_p2p_free_page_table(table);
@@ -59,7 +59,7 @@ static ssize_t reached_write(struct file *file, const char __user *text, size_t 
         mutex_unlock(&lock);
         return -EINVAL;
     }
-    status = nvidia_p2p_get_pages(0, 0, address & ~PAGE_MASK_64K, length, &table, take_back, NULL);
+    status = nvidia_p2p_get_pages(0, 0, address & ~PAGE_MASK_64K, length, &table, revoked, NULL);
     if (status == 0) {
         pages = table->entries;
         first = read_first();

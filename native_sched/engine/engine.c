@@ -164,7 +164,7 @@ static void describe(struct card *at, const struct mgpu_card *card, uint32_t ins
     memcpy(at->uuid, card->uuid, sizeof(at->uuid));
 }
 
-static void look_at(struct mgpu_engine *e, const struct card *card)
+static void prepare_card(struct mgpu_engine *e, const struct card *card)
 {
     const struct mediator *m = &e->mediator;
     struct engine_status engine[ENGINES_MAX];
@@ -209,7 +209,7 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
     describe(added, card, (uint32_t)instance);
     e->memory[card->index].total_bytes = card->memory_bytes;
     if (!card->released)
-        look_at(e, added);
+        prepare_card(e, added);
     loop_release_card(&e->loop, card->index, card->released);
     if (!known)
         m->cards++; /* whole: from here on listeners' threads see it */

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 enum { PACKET_MAX_BYTES = 128 * 1024, PATHS_MAX = 64 };
-/* For the original, and for what mount sources are. */
+/* Holds the original, then what the mount sources are. */
 enum { QUESTIONS_MAX = 2 };
-/* Of each step. A mgpud that is only busy is not helped by Python, which would ask it once more. */
+/* The limit of each step. Python would not help with a busy mgpud: it would ask once more. */
 enum { TIMEOUT_S = 10 };
 enum { AGAIN_US = 50 * 1000, TRIES = 40 };
 
@@ -126,7 +126,7 @@ void prepare_look(struct slice paths, struct packet *found)
     packet_put(found, "{\"found\":[");
     for (struct slice at = json_item(paths, (struct slice){NULL, 0}); at.text && !found->overflow;
          at = json_item(paths, at)) {
-        /* What is not there has no real path: that is for Python to say. */
+        /* A missing file has no real path: Python reports it. */
         if (n == PATHS_MAX || !take_text(at, path, sizeof(path)) || *path != '/' || !realpath(path, real)) {
             found->overflow = true;
             break;
@@ -145,7 +145,7 @@ static bool tell(int fd, const char *text, size_t bytes)
 }
 
 /* One packet that fits; its length, or 0. */
-static size_t hear(int fd, char *text, size_t capacity)
+static size_t receive(int fd, char *text, size_t capacity)
 {
     ssize_t n = recv(fd, text, capacity, MSG_TRUNC);
 
@@ -175,8 +175,8 @@ static void put_request(struct packet *request, char *const *words, const char *
 }
 
 /* True if the answer was sent and another reply follows. */
-static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *packet,
-                      struct preparation *made)
+static bool send_answer(int fd, const struct prepare_reply *reply, struct packet *packet,
+                        struct preparation *made)
 {
     if (reply->wants_kept && !made->file.rewritten) {
         made->original.bytes = spec_file_read_kept(&made->file, spec, sizeof(spec));
@@ -191,19 +191,19 @@ static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *
 
 static enum prepared converse(int fd, struct packet *packet, struct preparation *made, struct error *why)
 {
-    static char heard[PACKET_MAX_BYTES], text[PREPARE_TEXT_MAX_BYTES];
+    static char received[PACKET_MAX_BYTES], text[PREPARE_TEXT_MAX_BYTES];
     struct prepare_reply reply;
     int n = 0;
 
     if (!tell(fd, packet->text, packet->bytes) || !tell(fd, made->original.text, made->original.bytes))
         return PREPARE_FALLBACK;
     do
-        reply = prepare_read((struct slice){heard, hear(fd, heard, sizeof(heard))}, why);
-    while (n++ < QUESTIONS_MAX && tell_more(fd, &reply, packet, made));
+        reply = prepare_read((struct slice){received, receive(fd, received, sizeof(received))}, why);
+    while (n++ < QUESTIONS_MAX && send_answer(fd, &reply, packet, made));
     made->again = reply.again;
     if (reply.answer != PREPARE_WRITE)
         return reply.answer;
-    made->text = (struct slice){text, hear(fd, text, sizeof(text))};
+    made->text = (struct slice){text, receive(fd, text, sizeof(text))};
     return made->text.bytes == reply.bytes ? PREPARE_WRITE : PREPARE_FALLBACK;
 }
 

@@ -72,7 +72,7 @@ static void answer(int fd, CUresult result, CUprocessState state)
 }
 
 /* A question for the state is answered at once. */
-static void look_at_next(void)
+static void peek_at_next(void)
 {
     struct checkpoint_request request;
     int fd;
@@ -95,7 +95,7 @@ bool checkpoint_linger(void)
     if (looked[0].revents)
         return false;
     if (looked[1].revents & POLLIN)
-        look_at_next();
+        peek_at_next();
     return true;
 }
 

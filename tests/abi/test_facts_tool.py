@@ -166,13 +166,13 @@ def test_file_that_is_no_tree_needs_a_version(tmp_path: Path) -> None:
     ("before", "after", "said"),
     [
         pytest.param(
-            "UVM(UVM_MIGRATE, 51, 0, MEDIATED(made_by_caller))",
+            "UVM(UVM_MIGRATE, 51, 0, MEDIATED(continue_in_caller))",
             "UVM(UVM_MIGRATE, 51, 0)",
             "interface.def: UVM_MIGRATE has no disposition: PASSED, MEDIATED, ANSWERED or REFUSED",
             id="a row without a disposition",
         ),
         pytest.param(
-            "UVM(UVM_MIGRATE, 51, 0, MEDIATED(made_by_caller))",
+            "UVM(UVM_MIGRATE, 51, 0, MEDIATED(continue_in_caller))",
             "UVM(UVM_MIGRATE, 51, 0, MEDIATE)",
             "interface.def: UVM_MIGRATE has no disposition: PASSED, MEDIATED, ANSWERED or REFUSED",
             id="a disposition that is none",

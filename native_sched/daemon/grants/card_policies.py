@@ -43,7 +43,7 @@ class CardPolicies:
         changed = [grant for grant in self._grants if any(map(grant.has_card, cards))]
         before = [grant.policy for grant in changed]
 
-        def take_back() -> None:
+        def roll_back() -> None:
             self._operators = words
             for grant, old in zip(changed, before, strict=True):
                 grant.policy = old
@@ -51,4 +51,4 @@ class CardPolicies:
         self._operators = {**words, **dict.fromkeys(cards, policy)}
         for grant in changed:
             grant.policy = policy
-        return take_back
+        return roll_back

@@ -52,13 +52,13 @@ class LivePolicy:
         except BaseException:
             node.abandon()
             raise
-        take_back = self._served.policies.set(cards, policy)
+        roll_back = self._served.policies.set(cards, policy)
         try:
             self._tell(cards)
             grants.commit()
             node.commit()
         except OSError as error:
-            take_back()
+            roll_back()
             grants.abandon()
             node.abandon()
             with suppress(OSError):

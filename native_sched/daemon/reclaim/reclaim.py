@@ -357,7 +357,7 @@ class Reclaimer:
                 self._restorations.evicted(before, self._evicted_ns)
             self._is_moved(grant)
         else:
-            self._left(grant, why, rest_s)
+            self._note_not_moved(grant, why, rest_s)
             for_good = rest_s >= _MOMENT_MOST_S and config.unevictable == "end"
             if asked is None and for_good and self._holds(grant):
                 LOG.error("killed-unevictable", container=grant.container_id, why=why)
@@ -381,7 +381,7 @@ class Reclaimer:
             self._is_moved(grant)
         else:
             self._as_before(grant, asked)
-            self._left(grant, why, rest_s)
+            self._note_not_moved(grant, why, rest_s)
         if grant.asked is asked:
             grant.asked = None
 
@@ -446,19 +446,19 @@ class Reclaimer:
         except Lost as error:
             self._lose(grant, error)
         except Gone as error:
-            self._left(grant, str(error), self._moment_s(grant))
+            self._note_not_moved(grant, str(error), self._moment_s(grant))
         except NotMoved as error:
-            self._left(grant, str(error))
+            self._note_not_moved(grant, str(error))
         LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
         if came and grant.reclaim.state == State.EVICTED:
             mib = sum(grant.reclaim.bytes.values()) >> 20
             LOG.info("came-evicted", container=grant.container_id, mib=mib)
 
-    def _left(self, grant: Grant, why: str, seconds: float = _RETRY_S) -> None:
-        """It stays where it is for a while; said once for each reason."""
+    def _note_not_moved(self, grant: Grant, why: str, seconds: float = _RETRY_S) -> None:
+        """It stays where it is for a while, which is logged once for each reason."""
         if not self._is_there(grant):
             return
-        self._rest(grant, seconds)
+        self._defer_retry(grant, seconds)
         if grant.not_moved != why:
             LOG.warning(
                 "not-evicted" if grant.reclaim.state in (State.RUNNING, State.EVICTING) else "not-restored",
@@ -467,13 +467,13 @@ class Reclaimer:
             )
         grant.not_moved = why
 
-    def _rest(self, grant: Grant, seconds: float = _RETRY_S) -> None:
+    def _defer_retry(self, grant: Grant, seconds: float = _RETRY_S) -> None:
         self.counts.failures += 1
         self._retry_ns[grant.tenant] = time.monotonic_ns() + int(seconds * _NS_PER_S)
         grant.back_ns, grant.waits = self._retry_ns[grant.tenant], ""
 
     def _lose(self, grant: Grant, error: Lost) -> None:
-        self._rest(grant)
+        self._defer_retry(grant)
         LOG.error("killed-not-restored", container=grant.container_id, why=error)
         self._kill(grant)
 

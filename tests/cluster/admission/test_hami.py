@@ -82,7 +82,7 @@ def test_example_has_of_each_gpu_what_hami_gives_it(row: dict[str, Any]) -> None
     pod = read(row)
     assert there.filter(pod, ["n1"]).fits == ["n1"]
     there.put_pod(pod, "n1", there.choose(pod, "n1"))
-    tenants = [tenant for card in there.books.nodes["n1"].cards for tenant in card.tenants]
+    tenants = [tenant for card in there.occupancy.nodes["n1"].cards for tenant in card.tenants]
     assert [[tenant.memory_mib, tenant.core_percent] for tenant in tenants] == row["has"]
     qos: Qos = row.get("class", "online")
     assert {tenant.qos for tenant in tenants} == {qos}
@@ -94,7 +94,7 @@ def test_percentage_is_of_each_card_where_the_pod_lands() -> None:
         there = cluster(n=cards)
         pod = read(row)
         there.put_pod(pod, "n", there.choose(pod, "n"))
-        assert [card.free_mib for card in there.books.nodes["n"].cards if card.tenants] == [
+        assert [card.free_mib for card in there.occupancy.nodes["n"].cards if card.tenants] == [
             cards.cards[0].memory_mib - mib
         ]
 
@@ -138,7 +138,7 @@ def placed(there: Scheduler, row: dict[str, Any], node: str, uid: str = "p") -> 
 @pytest.mark.parametrize("text", [",".join(["H100"] * 65), "GPU" * 2000])
 def test_list_that_is_too_long_leaves_no_card(text: str) -> None:
     """Where admission has not seen the pod."""
-    there = cluster(v=v100s("v")).books.nodes["v"]
+    there = cluster(v=v100s("v")).occupancy.nodes["v"]
     assert wanted.read({"nvidia.com/nouse-gputype": text}).of(there.cards) == []
 
 
@@ -161,7 +161,7 @@ def test_policies_of_a_pod_say_which_node_and_which_card() -> None:
         for policy in ("binpack", "spread")
     }
     assert by_node == {"binpack": "a", "spread": "b"}
-    [taken] = [card.uuid for card in there.books.nodes["a"].cards if card.tenants]
+    [taken] = [card.uuid for card in there.occupancy.nodes["a"].cards if card.tenants]
     cards = {
         policy: there.choose(read({"annotations": {"hami.io/gpu-scheduler-policy": policy}}), "a")["main"]
         for policy in ("binpack", "spread", "numa,spread", "mutex")

@@ -30,7 +30,7 @@ def members(*pods: Pod, names: list[str] = NODES) -> list[Member]:
 
 
 def free(scheduler: Scheduler) -> int:
-    return sum(not card.tenants for node in scheduler.books.nodes.values() for card in node.cards)
+    return sum(not card.tenants for node in scheduler.occupancy.nodes.values() for card in node.cards)
 
 
 def ranks(gang: str, number: int, **spec: Any) -> list[Pod]:
@@ -222,7 +222,7 @@ def test_churn_of_a_thousand_gangs_ends_with_all_of_them_served() -> None:
     done, late, now_s = 0, 0, 0.0
 
     def held(gang: str) -> int:
-        return sum(scheduler.books.held(each.uid) is not None for each in todo[gang])
+        return sum(scheduler.occupancy.held(each.uid) is not None for each in todo[gang])
 
     while waiting or running:
         now_s += 1

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from cluster.scheduler import mix as mix_module
 from cluster.scheduler import scheduler as module
-from cluster.scheduler.books import Books, with_tenant
 from cluster.scheduler.fragmentation import Fragmentation
 from cluster.scheduler.kinds import Kinds
 from cluster.scheduler.mix import Kind, Mix
+from cluster.scheduler.occupancy import Occupancy, with_tenant
 from cluster.scheduler.scheduler import Scheduler
 from cluster.scheduler.states import States
 from cluster.scheduler.table import Table
@@ -105,7 +105,7 @@ def test_models_that_few_pods_can_do_without_are_kept_for_them() -> None:
         learned.arrived(pod(f"any{number}", request(core=50), cpu_milli=8000))
         learned.arrived(pod(f"t4{number}", request(core=50), cpu_milli=8000, models=["T4"]))
     anywhere = pod("anywhere", request(core=50), cpu_milli=8000)
-    best = learned.best(anywhere, list(learned.books.nodes))
+    best = learned.best(anywhere, list(learned.occupancy.nodes))
     assert best is not None
     assert best.startswith("g2")
 
@@ -119,7 +119,7 @@ def test_node_of_many_gpus_stays_whole_where_most_gpus_are_asked_for_together() 
         learned.arrived(pod(f"t4{number}", request(), models=["T4"]))
     for number in range(20):
         learned.arrived(pod(f"eight{number}", request(count=8), cpu_milli=8_000))
-    best = learned.best(pod("anywhere", request()), list(learned.books.nodes))
+    best = learned.best(pod("anywhere", request()), list(learned.occupancy.nodes))
     assert best is not None
     assert best.startswith("t4")
 
@@ -132,7 +132,7 @@ def test_nodes_stay_whole_though_nobody_has_asked_for_one(*, late: bool) -> None
     if late:
         for one in ones:
             learned.arrived(one)
-        learned.best(ones[0], list(learned.books.nodes))
+        learned.best(ones[0], list(learned.occupancy.nodes))
     for name in ("whole", "broken"):
         learned.put_node(name, inventory(name, 8), 96_000, 1 << 20)
     # More of its CPU is taken than of its GPUs, so that the pods to come would sooner do without the other's.
@@ -164,7 +164,7 @@ def test_rest_of_a_broken_node_is_kept_for_those_that_would_break_another() -> N
         learned.arrived(pod(f"pair{number}", request(count=2), cpu_milli=2_000))
     for number in range(60):
         learned.arrived(pod(f"eight{number}", request(count=8), cpu_milli=8_000))
-    best = learned.best(pod("anywhere", request()), list(learned.books.nodes))
+    best = learned.best(pod("anywhere", request()), list(learned.occupancy.nodes))
     assert best is not None
     assert best.startswith("t4")
 
@@ -288,8 +288,8 @@ def test_states_in_use_are_not_forgotten_where_every_card_is_in_one_of_its_own(
     assert len(table.cards.in_use) > module._STATES_LEAST
 
 
-def test_books_are_the_same_in_whichever_order_they_are_told() -> None:
-    one, other = Books(), Books()
+def test_occupancy_is_the_same_in_whichever_order_they_are_told() -> None:
+    one, other = Occupancy(), Occupancy()
     running = pod("p", request(core=50, memory=8192))
     placed = {"c0": ("GPU-n0-1",)}
     one.put_node("n0", inventory("n0", 2), 64_000, 262_144)
@@ -309,10 +309,10 @@ def test_books_are_the_same_in_whichever_order_they_are_told() -> None:
 
 
 def test_row_is_used_again_once_its_node_has_gone() -> None:
-    books, table = Books(), Table()
+    occupancy, table = Occupancy(), Table()
     for number in range(50):
-        table.put(books.put_node(f"n{number}", inventory(f"n{number}", 1), 1000, 1000))
-        gone = books.remove_node(f"n{number}")
+        table.put(occupancy.put_node(f"n{number}", inventory(f"n{number}", 1), 1000, 1000))
+        gone = occupancy.remove_node(f"n{number}")
         assert gone is not None
         table.put(gone)
     assert len(table) == 1

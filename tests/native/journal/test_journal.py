@@ -32,7 +32,7 @@ def folder_fd(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-class Books:
+class Account:
     """A tenant's objects in a journal."""
 
     def __init__(self, core: ctypes.CDLL, folder: int) -> None:
@@ -88,12 +88,12 @@ class Books:
 
 
 @pytest.fixture
-def books(core: ctypes.CDLL, tmp_path: Path) -> Iterator[Callable[[], Books]]:
-    made: list[Books] = []
+def account(core: ctypes.CDLL, tmp_path: Path) -> Iterator[Callable[[], Account]]:
+    made: list[Account] = []
     with folder_fd(tmp_path) as folder:
 
-        def make() -> Books:
-            made.append(Books(core, folder))
+        def make() -> Account:
+            made.append(Account(core, folder))
             return made[-1]
 
         yield make
@@ -113,7 +113,7 @@ def test_account_survives_a_restart(
     core: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
 ) -> None:
     with folder_fd(tmp_path_factory.mktemp("journal")) as folder:
-        first = Books(core, folder)
+        first = Account(core, folder)
         for number, (what, pick, size) in enumerate(steps):
             live = list(first.seen())
             name = (1 + pick % 3, 100 + number)
@@ -125,7 +125,7 @@ def test_account_survives_a_restart(
             elif what == "make":
                 first.make(parents[pick % len(parents)] if parents and pick % 4 else 0, *name, size)
         seen, charged = first.seen(), first.charged()
-        second = Books(core, folder)
+        second = Account(core, folder)
         assert second.seen() == seen
         assert second.charged() == charged
         # It goes on where the first was: no slot is given out twice, none is lost.
@@ -136,62 +136,62 @@ def test_account_survives_a_restart(
         second.close()
 
 
-def test_uncommitted_object_is_not_recovered(books: Callable[[], Books]) -> None:
-    first = books()
+def test_uncommitted_object_is_not_recovered(account: Callable[[], Account]) -> None:
+    first = account()
     root = first.make(0, 1, 1, 0)
     assert first.core.objects_add(byref(first.objects), root, 1, 2, 0x40) > 0
-    assert books().seen() == {(1, 1): (0, 0)}
+    assert account().seen() == {(1, 1): (0, 0)}
 
 
-def test_alias_takes_over_the_charge(books: Callable[[], Books]) -> None:
-    first = books()
+def test_alias_takes_over_the_charge(account: Callable[[], Account]) -> None:
+    first = account()
     root = first.make(0, 1, 1, 0)
     memory = first.make(root, 1, 2, 64)
     first.alias(root, memory, 1, 3)
     first.alias(root, memory, 1, 4)
     first.drop(memory)
-    second = books()
+    second = account()
     assert second.charged() == 64
     second.drop(second.find(1, 3))
-    assert books().charged() == 64
+    assert account().charged() == 64
     second.drop(second.find(1, 4))
-    assert books().charged() == 0
+    assert account().charged() == 0
 
 
-def test_altered_records_are_dropped_with_all_below(books: Callable[[], Books], tmp_path: Path) -> None:
-    first = books()
+def test_altered_records_are_dropped_with_all_below(account: Callable[[], Account], tmp_path: Path) -> None:
+    first = account()
     root = first.make(0, 1, 1, 0)
     below = first.make(first.make(root, 1, 2, 5), 1, 3, 7)
     first.make(root, 1, 4, 11)
     with (tmp_path / "tenant-1").open("r+b") as file:
         file.seek(HEAD_BYTES + (below - 1) * sizeof(RmObject) + RmObject.handle.offset)
         file.write(b"\x63")
-    assert books().seen() == {(1, 1): (0, 0), (1, 4): (1, 11)}
+    assert account().seen() == {(1, 1): (0, 0), (1, 4): (1, 11)}
 
 
 @pytest.mark.parametrize("at", [0, 4, 8, 12, 16, 24])
-def test_file_of_another_layout_is_refused(books: Callable[[], Books], tmp_path: Path, at: int) -> None:
-    books().make(0, 1, 1, 0)
+def test_file_of_another_layout_is_refused(account: Callable[[], Account], tmp_path: Path, at: int) -> None:
+    account().make(0, 1, 1, 0)
     with (tmp_path / "tenant-1").open("r+b") as file:
         file.seek(at)
         byte = file.read(1)[0]
         file.seek(at)
         file.write(bytes([byte ^ 1]))
     with pytest.raises(OSError, match=os.strerror(errno.EPROTO)):
-        books()
+        account()
 
 
-def test_file_that_was_just_being_made_is_made_anew(books: Callable[[], Books], tmp_path: Path) -> None:
+def test_file_that_was_just_being_made_is_made_anew(account: Callable[[], Account], tmp_path: Path) -> None:
     (tmp_path / "tenant-1").write_bytes(bytes(HEAD_BYTES))
-    first = books()
+    first = account()
     assert not first.store.found
     assert first.make(0, 1, 1, 0) > 0
 
 
 def test_file_of_another_boot_is_made_anew(
-    core: ctypes.CDLL, books: Callable[[], Books], tmp_path: Path
+    core: ctypes.CDLL, account: Callable[[], Account], tmp_path: Path
 ) -> None:
-    books().make(0, 1, 1, 0)
+    account().make(0, 1, 1, 0)
     with (tmp_path / "tenant-1").open("r+b") as file:
         head = bytearray(file.read(BOOT_AT + BOOT_BYTES))
         this_boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
@@ -200,24 +200,24 @@ def test_file_of_another_boot_is_made_anew(
         head += struct.pack("<I", core.store_check(bytes(head), ctypes.c_size_t(len(head))) & 0xFFFFFFFF)
         file.seek(0)
         file.write(head)
-    after = books()
+    after = account()
     assert not after.store.found
     assert after.seen() == {}
     assert after.make(0, 1, 1, 0) > 0
-    assert books().seen() == {(1, 1): (0, 0)}
+    assert account().seen() == {(1, 1): (0, 0)}
 
 
 def test_full_file_system_refuses_the_next_object(core: ctypes.CDLL, tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", tmp_path], check=True)
     try:
         with folder_fd(tmp_path) as folder:
-            first = Books(core, folder)
+            first = Account(core, folder)
             root = first.make(0, 1, 1, 0)
             handle = 2
             while first.make(root, 1, handle, 1) > 0:
                 handle += 1
             assert 1000 < handle < 3000
-            second = Books(core, folder)
+            second = Account(core, folder)
             assert second.charged() == handle - 2
             second.drop(second.find(1, 2))
             assert second.make(second.find(1, 1), 1, handle, 1) > 0
@@ -229,7 +229,7 @@ def test_full_file_system_refuses_the_next_object(core: ctypes.CDLL, tmp_path: P
 
 def _work_until_killed(core: ctypes.CDLL, folder: int, seed: int, progress: int) -> None:
     """Makes and drops, telling after each what the account holds: as a line of `client handle` pairs."""
-    draw, mine = random.Random(seed), Books(core, folder)
+    draw, mine = random.Random(seed), Account(core, folder)
     for number in range(1, 1 << 30):
         live = list(mine.seen())
         if live and draw.random() < 0.4:
@@ -257,7 +257,7 @@ def test_kill_at_any_instant_leaves_a_complete_account(core: ctypes.CDLL, tmp_pa
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             states = [set(line.split()) for line in log.read_text().split("\n")[:-1]]
-            heirs = Books(core, folder)
+            heirs = Account(core, folder)
             left = {f"{client}:{handle}" for client, handle in heirs.seen()}
             # The step under way adds one, or ends a subtree children first.
             assert left >= states[-1] or left <= states[-1]

@@ -74,9 +74,9 @@ bool parked_due(struct parking *p)
 {
     uint64_t now;
 
-    if (!parked_any(p->calls) || (now = monotonic_ns()) < p->look_at_ns)
+    if (!parked_any(p->calls) || (now = monotonic_ns()) < p->serve_at_ns)
         return false;
-    p->look_at_ns = now + PARKED_LOOK_MS * (uint64_t)NS_PER_MS;
+    p->serve_at_ns = now + PARKED_LOOK_MS * (uint64_t)NS_PER_MS;
     return true;
 }
 

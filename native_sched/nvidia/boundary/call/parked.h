@@ -30,7 +30,7 @@ struct parking {
         struct card_memory *card;
         uint64_t bytes;
     } demand[PARKED_MAX];
-    uint64_t look_at_ns; /* when the calls are served anew */
+    uint64_t serve_at_ns; /* when the calls are served anew */
 };
 
 /* Before the driver is asked: whether so much can be lacking on the ledger's card because of what others have
@@ -53,6 +53,6 @@ void parked_take(const struct parked_call *entry, struct seccomp_notif *req);
 /* It is answered, by whatever: how long it waited is counted. */
 void parked_answer(struct parking *p, struct parked_call *entry, const struct call *c);
 void parked_drop(struct parking *p, struct parked_call *entry, const struct call *c);
-/* Nothing is lacking for them any longer. They stay where the next mgpud finds them. */
+/* These calls lack nothing now. They stay where the next mgpud finds them. */
 void parked_end(struct parking *p, const struct call *c);
 #endif

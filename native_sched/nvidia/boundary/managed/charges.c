@@ -77,7 +77,7 @@ static void assume_the_worst(const struct mediator *m, struct tenant *t, uint32_
         k->charged = k->charged || must_charge(m, t, i, k->bytes);
 }
 
-static bool look_at(const struct mediator *m, struct tenant *t, uint32_t i)
+static bool reconcile(const struct mediator *m, struct tenant *t, uint32_t i)
 {
     struct managed *g = t->managed;
     struct managed_space *s = &g->page->address_space[i];
@@ -120,7 +120,7 @@ bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller)
 
         if (k->tid && k->address_space && !k->charged &&
             managed_space_mapped(m, g, k->address_space - 1, k->base, k->base + k->bytes) != 0)
-            look_at(m, t, k->address_space - 1);
+            reconcile(m, t, k->address_space - 1);
         if (ended)
             k->tid = 0;
         runs |= k->tid && k->address_space && !k->charged;
@@ -137,7 +137,7 @@ bool managed_reconcile_space(const struct mediator *m, struct tenant *t)
     managed_finish(m, t, 0);
     for (uint32_t i = 0; g->page && i < MANAGED_SPACES; i++)
         if (g->page->address_space[i].check) {
-            less |= look_at(m, t, i);
+            less |= reconcile(m, t, i);
             any |= g->page->address_space[i].check;
         }
     atomic_store(&g->watched, any);

@@ -50,9 +50,9 @@ static bool foreign_abi(const struct seccomp_data *d)
 #endif
 }
 
-/* A command that the filter has caught beside the watched ones. It is in a register, which the kernel keeps
- * for the length of the call: what goes on is what was seen, on whatever file. */
-static bool is_others(const struct seccomp_data *d)
+/* A command that is notified only because the filter's list is broad. Its number is in a register, which the
+ * kernel keeps for the length of the call: the command that is continued is the one that was seen. */
+static bool is_unwatched(const struct seccomp_data *d)
 {
     bool is_ioctl = d->arch == AUDIT_ARCH_I386 ? d->nr == I386_IOCTL
                                                : d->nr == SYS_ioctl || d->nr == X32_IOCTL;
@@ -91,12 +91,12 @@ static bool identify(struct server *s)
 
     c->waits_since_ms = 0;
     if (foreign_abi(d))
-        return decided(s, is_others(d) ? continued() : failed(-EPERM));
+        return decided(s, is_unwatched(d) ? continued() : failed(-EPERM));
     if (d->nr == SYS_mmap)
         return decided(s, managed_mmap(c, d));
     if ((e = decode(s)) < 0)
-        return decided(s, is_others(d) ? continued() : failed(e));
-    if (c->row->disposition == RM_PASSED && (!c->m->ops->as_caller || is_others(d)))
+        return decided(s, is_unwatched(d) ? continued() : failed(e));
+    if (c->row->disposition == RM_PASSED && (!c->m->ops->as_caller || is_unwatched(d)))
         return decided(s, continued());
     e = close_wait_identify(c, (int)d->args[0], &c->file);
     return e == 0 || decided(s, failed(e));

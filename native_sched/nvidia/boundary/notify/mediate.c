@@ -55,7 +55,7 @@ static struct answer sys_params(struct call *c)
 
 typedef struct answer (*handler)(struct call *c);
 
-static struct answer made_by_caller(struct call *c)
+static struct answer continue_in_caller(struct call *c)
 {
     (void)c;
     return continued();
@@ -71,7 +71,7 @@ static const handler handlers[] = {
 #define ESCAPE(name, number, bytes, status_at, ...) HANDLER(HANDLER_##__VA_ARGS__, ),
 #include "native_sched/nvidia/rm/interface.def"
 #undef HANDLER_PASSED
-#define HANDLER_PASSED                made_by_caller
+#define HANDLER_PASSED                continue_in_caller
 #define UVM(name, number, bytes, ...) HANDLER(HANDLER_##__VA_ARGS__, ),
 #include "native_sched/nvidia/rm/interface.def"
 };

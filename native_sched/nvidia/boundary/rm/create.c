@@ -70,8 +70,8 @@ static uint64_t cost_of(const struct call *c, const struct creation *a, uint32_t
     return rounded_by_rm(mem, c->m->ops->granule_bytes);
 }
 
-/* What the driver says it gave: it has written the size anew. */
-static uint64_t given(const struct call *c, const struct creation *a, uint64_t reserved)
+/* Bytes that the driver gave: it has written the size anew. */
+static uint64_t reported_bytes(const struct call *c, const struct creation *a, uint64_t reserved)
 {
     const struct rm_memory *mem = (const void *)c->params;
 
@@ -124,7 +124,8 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     if ((status = choose_handle(t, a->root, &a->handle)))
         return status;
     p->card = t->objects.slot[p->parent].card;
-    /* Without one nothing stops its groups (channels/suspend.c). Every library makes it first. */
+    /* Groups of a client without a subdevice cannot be stopped (channels/suspend.c). Every library makes one
+     * first. */
     if (rm_kind_of(a->class_id) == RM_KIND_GROUP && !subdevice_below(&t->objects, p->parent))
         return NV_ERR_INVALID_OBJECT_PARENT;
     if (rm_kind_of(a->class_id) == RM_KIND_DEVICE) {
@@ -156,7 +157,7 @@ static void give_back(struct call *c, const struct place *p)
     ledger_commit(&c->tenant->ledger[p->card], p->reserved, 0);
 }
 
-/* Of what the driver has given. */
+/* The page size of what the driver has given, as a shift; 0: not known. */
 static uint32_t page_shift(const struct rm_memory *mem)
 {
     static const uint32_t shift[] = {0, 12, 16, 21}; /* huge ones may be larger */
@@ -277,9 +278,8 @@ bool object_roll_back(struct call *c, uint32_t client, uint32_t parent, uint32_t
     return object_roll_back_on(c, &c->file, client, parent, handle);
 }
 
-/* An object that the driver has made and that may not be. False when it stays all the same, and so does its
- * charge. */
-static bool take_back(struct call *c, const struct creation *a, const struct place *p)
+/* Frees an object that the driver has made and that may not be. False: it stays, and so does its charge. */
+static bool roll_back_made(struct call *c, const struct creation *a, const struct place *p)
 {
     stats_refused(&c->tenant->stats, NV_ERR_NO_MEMORY); /* the driver had said yes */
     return object_roll_back_on(c, p->file, a->root, is_client(a) ? 0 : a->parent, a->handle);
@@ -322,10 +322,10 @@ static struct answer create_in(struct call *c, struct place *p, struct creation 
     }
     a->handle = alloc.handle;
     a->root = is_client(a) ? alloc.handle : a->root;
-    e = account_add(c, a, p, given(c, a, p->reserved));
+    e = account_add(c, a, p, reported_bytes(c, a, p->reserved));
     if (e < 0) {
         /* The driver lets go of it before the account does. */
-        if (take_back(c, a, p) && e != -ENOMEM)
+        if (roll_back_made(c, a, p) && e != -ENOMEM)
             give_back(c, p);
         return answered(NV_ERR_NO_MEMORY);
     }
@@ -333,7 +333,7 @@ static struct answer create_in(struct call *c, struct place *p, struct creation 
         utilization_expected(c->tenant);
     if (object_announce(c, file, a) >= 0)
         return answered(NV_OK);
-    if (take_back(c, a, p))
+    if (roll_back_made(c, a, p))
         ended(c, find_made(c, file, a));
     return answered(NV_ERR_NO_MEMORY);
 }
@@ -378,8 +378,8 @@ struct answer object_create(struct call *c, const struct open_file *file, struct
     return made;
 }
 
-/* Whether a subscription to a MIG instance may end with it, known to us or not: it holds a descriptor of the
- * process that made it, which RM closes by its number in whichever process frees. */
+/* True if freeing the object may end a subscription to a MIG instance. A subscription holds a descriptor of
+ * the process that made it, and RM closes that number in whichever process frees it. */
 static bool may_end_subscription(const struct call *c, uint32_t slot)
 {
     assert_held(&c->tenant->calls);
@@ -457,8 +457,8 @@ static void end_all_of(struct tenant *t, const struct open_file *file)
 }
 
 /* RM frees what a file's clients have under one lock, and forgets the clients last
- * (serverFreeDisabledClients() in rs_server.c): while one is there, none is gone. A client of the file, 0
- * where it has exports alone; false: it has neither. */
+ * (serverFreeDisabledClients() in rs_server.c), so while one is there none
+ * has gone. Finds a client of the file, 0 if it has exports alone; false: it has neither. */
 static bool client_of(struct tenant *t, const struct open_file *file, uint32_t *client)
 {
     const struct rm_object *o = t->objects.slot;

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* As a program has said it, by either control; object and type are in its parameters. */
+/* The program's request, by either control; object and type are in its parameters. */
 struct wanted {
     int32_t fd;
     uint32_t parent, count, index;
@@ -58,7 +58,7 @@ static uint32_t examine(const struct call *c, const struct wanted *w, const stru
     return call_find(c, ctl->client, w->parent) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }
 
-/* Of the memory that the slot stands for, in this client and with this parent. */
+/* True if `name` is of the same memory as `source`, below that parent. */
 static bool is_name_of(const struct objects *o, uint32_t name, uint32_t parent, uint32_t source)
 {
     return name && o->slot[name].memory == o->slot[source].memory && o->slot[name].parent == parent;
@@ -128,7 +128,7 @@ static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct
     return rm_refusal(NV_ERR_NO_MEMORY);
 }
 
-static void take_back(struct call *c, const struct wanted *w)
+static void roll_back_imports(struct call *c, const struct wanted *w)
 {
     const struct rm_control *ctl = (const void *)c->outer;
     struct tenant *t = c->tenant;
@@ -183,6 +183,6 @@ int control_import(struct call *c, uint32_t *status)
         e = import_one(c, &w, i, &file);
     if (e == 0)
         return answer(c, &w);
-    take_back(c, &w);
+    roll_back_imports(c, &w);
     return export_answer(e, status);
 }

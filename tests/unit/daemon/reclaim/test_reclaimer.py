@@ -55,13 +55,13 @@ def test_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An online call may wait for it."""
-    one, rests, rest = node.container(), list[float](), node.reclaimer._rest
+    one, rests, rest = node.container(), list[float](), node.reclaimer._defer_retry
 
     def noted(grant: Grant, seconds: float) -> None:
         rests.append(seconds)
         rest(grant, seconds)
 
-    monkeypatch.setattr(node.reclaimer, "_rest", noted)
+    monkeypatch.setattr(node.reclaimer, "_defer_retry", noted)
     node.driver.dies, node.engine.demands = 6, {0}
     node.runs(lambda: one.reclaim.state == "evicted")
     assert rests == [0.03, 0.06, 0.12]
@@ -105,7 +105,7 @@ def test_online_does_not_wait_for_a_restoration_whose_helpers_died(node: Node) -
     node.engine.demands.add(0)
     node.runs(lambda: True)
     grant.reclaim.state = ReclaimState.RESTORING
-    node.reclaimer._rest(grant)
+    node.reclaimer._defer_retry(grant)
     node.runs(lambda: grant.reclaim.state == ReclaimState.EVICTED)
     assert node.driver.steps == [], "nothing was moved, so nothing is moved back"
 

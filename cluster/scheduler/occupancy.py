@@ -52,7 +52,7 @@ class Node:
         return self.cards[0].name if self.cards else ""
 
 
-class Books:
+class Occupancy:
     """All nodes and pods. Every change may come twice, and pods before their node: the last word counts."""
 
     def __init__(self) -> None:
