@@ -1,7 +1,7 @@
-"""Which build of mgpu this is, and which one a program of mgpu's that runs is of.
+"""Which build of mgpu this is, and from which one a running program comes.
 
-Native programs have it as a text that begins with _MARK (base/build.h.in). There it is found while one runs,
-even when its file has been replaced.
+Native programs hold it as a text that begins with _MARK (base/build.h.in), which is found in a running one
+even when its file was replaced.
 """
 
 import functools

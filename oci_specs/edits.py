@@ -141,8 +141,8 @@ def _give_devices(
 
 
 def _hide(linux: dict[str, Any], masked: list[str]) -> None:
-    """What the driver's procfs files tell of other cards. What is written to them, such as registry keys for
-    the whole node, the driver takes from every root, without a capability.
+    """The driver's procfs files tell of other cards, and the driver takes what any root writes to them
+    without a capability, such as registry keys for the whole node.
     """
     for name, paths in (("readonlyPaths", [PROC_PREFIX]), ("maskedPaths", masked)):
         had = member_strings(linux, name)
@@ -153,7 +153,7 @@ def _hide(linux: dict[str, Any], masked: list[str]) -> None:
 def _mounts(
     spec: Mapping[str, Any], granted: list[dict[str, Any]], bundle: str, host: Host
 ) -> list[dict[str, Any]]:
-    """Of two mounts on one place the later hides the earlier: the granted one stays."""
+    """A later mount on the same place hides the earlier one: the granted one stays."""
     taken = {normal_path(mount["destination"]) for mount in granted}
     kept = [
         mount

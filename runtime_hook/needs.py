@@ -47,8 +47,8 @@ class Missing(NamedTuple):
 
 
 def listens(path: Path) -> bool:
-    """Whether somebody is at a socket. It is asked for another kind than its own: the kernel says so, and
-    whoever listens sees nothing of it.
+    """True if a process listens on the socket. The connect asks for another kind of socket than its own: the
+    kernel refuses that in another way if one listens, and the listener sees nothing.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         return probe.connect_ex(os.fspath(path)) == errno.EPROTOTYPE

@@ -85,7 +85,7 @@ def save(launch: Launch, gpus: list[dict[str, Any]], env: Mapping[bytes, bytes])
 
 
 def _images(launch: Launch) -> str:
-    """As runc finds it: the last --image-path, or ./checkpoint."""
+    """The folder that runc takes: the last --image-path, or ./checkpoint."""
     words, found = launch.command[launch.verb + 1 :], "checkpoint"
     for position, word in enumerate(words):
         option, equals, value = word.removeprefix("-").removeprefix("-").partition("=")

@@ -22,7 +22,7 @@ def check(spec: Mapping[str, Any], mounts: list[dict[str, Any]], bundle: str) ->
     """mounts: those of the grant. Refusal for one whose target is not there and cannot be made."""
     linux = member_object(spec, "linux")
     maps = [member_objects(linux, name) for name in ("uidMappings", "gidMappings")]
-    # Without mappings the namespace is another's, and its own are not known here.
+    # A namespace without mappings in the spec is another's, whose mappings are not known here.
     if not has_user_namespace(linux) or not all(maps):
         return
     root = os.path.join(bundle, member_string(member_object(spec, "root"), "path"))

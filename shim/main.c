@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     if (error < 0)
         return fail("the folder of mgpu's runc", strerror(-error), "install mgpu again");
     snprintf(runc, sizeof(runc), "%s/runc", dir);
-    /* Without it containers would get the plain runc, unenforced. */
+    /* If it is missing, containers would get the plain runc, and nothing would be enforced. */
     if (access(runc, X_OK) < 0)
         return fail(runc, strerror(errno), "install mgpu again");
     if (asprintf(&path, "%s:%s", dir, before && *before ? before : FALLBACK_PATH) < 0 ||

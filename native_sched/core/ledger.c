@@ -12,7 +12,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* While it is moved, the room for that is its cap: it has staging buffers too. */
+/* While the tenant is moved, its cap is the room for the move, which holds the staging buffers too. */
 static uint64_t under_cap(const struct ledger *l)
 {
     uint64_t cap = l->closed ? larger(l->cap_bytes, l->room_bytes) : l->cap_bytes;

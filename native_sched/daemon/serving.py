@@ -71,7 +71,7 @@ async def _whole(mgpud: Mgpud, nice: int) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        # Also where the log is on a full disk, and without waiting for anything.
+        # This works on a full disk, too, and waits for nothing.
         os._exit(status)
 
 

@@ -62,7 +62,7 @@ def _load() -> None:
         importlib.import_module("sim.cdi")
     schemas.validator_class()
     ctypes.CDLL(paths.lib("libmgpu_engine.so"))
-    # None of it is garbage, nor to be looked through for some while containers wait.
+    # Nothing loaded so far is garbage, and a search through it later would make containers wait.
     gc.collect()
     gc.freeze()
 

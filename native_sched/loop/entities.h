@@ -15,7 +15,7 @@ void loop_forget(struct loop *l, uint64_t id);
 int loop_pause(struct loop *l, uint64_t id, bool paused);
 /* It is evicted until then, 0: no longer. -ENOENT; -EINVAL for online. */
 int loop_drain(struct loop *l, uint64_t id, uint64_t until_ns);
-/* Work of the tenant's goes on that ought to rest. */
+/* The tenant's work goes on although it is to be suspended. */
 enum mgpu_unsuspendable loop_unsuspendable(struct loop *l, uint64_t id);
 int loop_state(struct loop *l, uint64_t id, struct mgpu_sched_state *out);
 

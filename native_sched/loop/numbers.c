@@ -16,8 +16,8 @@ void numbers_translate(const struct loop *l, uint32_t card, struct engine_status
                                : engine[i].tsg_id - n->own;
 }
 
-/* Which differences explain what the engine executes, a bit each. What is suspended executes nothing, but for
- * the time that the suspend takes: 0 then. */
+/* The differences that explain what the engine executes, a bit each. A suspended group executes nothing,
+ * except while the suspend takes effect: 0 then. */
 static uint32_t differences(struct loop *l, uint32_t card, const struct engine_status *engine)
 {
     uint32_t found = 0;

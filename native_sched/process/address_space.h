@@ -8,9 +8,9 @@
 
 /* Both descriptors, of the memory that the thread has now. -ESRCH. */
 int address_space_open(pid_t tid, int *map, int *memory);
-/* Some process has it, which need not be the one that it was opened of. */
+/* True if a process has it, which need not be the one that it was opened of. */
 bool address_space_lives(int memory);
-/* Both threads have the same one now. */
+/* True if both threads have the same one now. */
 bool address_space_same(pid_t one, pid_t other);
 
 /* The thread has exited, or waits in another system call than this one. False where that is not known. */

@@ -79,7 +79,7 @@ int caller_replace_fd(struct caller *c, int fd, int ours);
 
 /* Copies the caller's memory into ours. 0 or -EFAULT. */
 int caller_read(struct caller *c, uint64_t at, void *to, size_t bytes);
-/* Of `bytes` the first and the last ones, into their places in `to`, in one copy. */
+/* Reads the first and the last of `bytes` into their places in `to`, in one copy. */
 int caller_read_ends(struct caller *c, uint64_t at, uint8_t *to, size_t first, size_t bytes, size_t last);
 
 /* Reads the outer struct and, in the same system call, guesses at the parameters its pointer will name: a

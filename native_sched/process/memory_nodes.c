@@ -12,7 +12,7 @@
 #define NODES "/sys/devices/system/node/"
 enum { TEXT_BYTES = 4096, PROCESSOR_FIELD = 39 }; /* of /proc/TID/stat: proc(5) */
 
-/* As much as is there, or the last of it. */
+/* Reads the file; of a long one the last part. */
 static void text_of(const char *format, int number, char text[TEXT_BYTES])
 {
     char path[80];

@@ -104,7 +104,7 @@ def _without_always(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
 
 
 def upper_only(conditions: Iterable[Condition]) -> bool:
-    """Some condition looks at the upper word alone: it always holds on 32-bit ABIs."""
+    """True if a condition looks at the upper word alone, which always holds on 32-bit ABIs."""
     return any(op == "MASKED_EQ" and value and not value & LOW_BITS for _, op, value, _ in conditions)
 
 

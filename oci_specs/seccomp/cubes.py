@@ -17,7 +17,7 @@ LOW_BITS = 0xFFFFFFFF
 
 
 def overlap(a: Cube, b: Cube) -> bool:
-    """Some integer is in both."""
+    """True if an integer is in both."""
     return not (a[1] ^ b[1]) & a[0] & b[0]
 
 

@@ -135,7 +135,7 @@ def _commands(conditions: Conjunction) -> list[Part]:
 
 
 def _touches(sets: Sets, conditions: Conjunction) -> bool:
-    """Some command that is notified may meet conditions."""
+    """True if a notified command may meet conditions."""
     return any(overlap(part[:2], one[:2]) for part in _commands(conditions) for one in sets[1])
 
 
@@ -169,7 +169,7 @@ def _without(values: Sequence[Part], condition: Condition) -> list[Part]:
 
 
 def _meeting(values: Sequence[Part], conditions: Conjunction) -> list[Part]:
-    """Those of values that the condition on the command in conditions, if any, lets through."""
+    """The values that pass the condition on the command, if there is one."""
     for condition in conditions:
         if condition[0] == COMMAND:
             if condition[1] == "NE":

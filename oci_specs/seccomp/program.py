@@ -24,8 +24,8 @@ JMP_JSET_K = 0x45
 
 X86_64, X86 = 0xC000003E, 0x40000003
 X32_BIT = 0x40000000
-# Of the verdicts, those by which the call is made: SECCOMP_RET_TRACE, LOG and ALLOW. The kernel takes any
-# that it does not know for one that kills.
+# The verdicts by which the call is made: SECCOMP_RET_TRACE, LOG and ALLOW. The kernel treats an unknown
+# verdict as a kill.
 _ACTION, _TRACE, _KILL_PROCESS = 0xFFFF0000, 0x7FF00000, 0x80000000
 _CALLS_OF_ABIS = {
     # ioctl, mmap or mmap2, io_uring_setup, remap_file_pages

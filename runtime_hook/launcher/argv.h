@@ -13,6 +13,6 @@ struct invocation argv_read(int argc, char *const *argv);
 /* Whether the verb makes a container, so that its spec has to be looked at, or is checkpoint, which mgpud has
  * to be asked about. */
 bool argv_is_ours(int argc, char *const *argv, const struct invocation *call);
-/* Of one that is ours. */
+/* The verb is checkpoint. call: one that is ours. */
 bool argv_checkpoints(char *const *argv, const struct invocation *call);
 #endif

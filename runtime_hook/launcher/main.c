@@ -1,6 +1,6 @@
-/* mgpu-runtime: stands where the engine expects runc. What makes no container goes to runc at once. For
- * create and run mgpud says what becomes of the spec; where it does not, Python does, which edits the spec
- * and becomes runc itself. Either way the process stays one and the same. */
+/* mgpu-runtime stands where the engine expects runc. Verbs that make no container go to runc at once. For
+ * create and run mgpud decides about the spec; where it does not, Python does, edits the spec and becomes
+ * runc itself. The process stays the same in both cases. */
 #include "argv.h"
 #include "filter.h"
 #include "prepare.h"
@@ -68,9 +68,8 @@ static int exec_python(int argc, char **argv, const struct invocation *call, str
                 "cannot start python %s, set in %s: %s", conf->python, conf_path, strerror(error));
 }
 
-/* Becomes the runtime if mgpud prepared the container for it. -EPERM with why filled if mgpud refuses it; 0
- * if that is for Python to find out, also when something fails here: the same process gets the same grant
- * again. */
+/* Becomes the runtime if mgpud prepared the container. -EPERM with why filled if mgpud refuses it. 0 if
+ * Python is to try, also when something fails here: the same process gets the same grant again. */
 static int try_prepared(char **argv, const struct invocation *call, const struct conf *conf, char *runtime,
                         struct error *why)
 {

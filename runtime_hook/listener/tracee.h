@@ -13,7 +13,7 @@ struct tracee {
 
 /* A negative errno. Its filters do not see the calls that it makes for us. */
 int tracee_seize(struct tracee *tracee, pid_t tid);
-/* As it was found, and still stopped if it was. */
+/* Lets the process go on as it was found: still stopped if it was. */
 void tracee_leave(const struct tracee *tracee);
 /* The call's result: a negative errno where it fails, or where it cannot be made. */
 long tracee_call(const struct tracee *tracee, long number, uint64_t first, uint64_t second, uint64_t third);

@@ -1,7 +1,7 @@
-"""What a mgpud does first: it goes on where the one before was, before it does anything else.
+"""The first thing that mgpud does: go on where the previous one was.
 
-Containers that run wait meanwhile with each call that they make, so nothing is imported here that takes long;
-what follows on the recovery, such as looking after processes, is done once they are served.
+Running containers wait with each call meanwhile, so nothing is imported here that takes long. Work that
+follows from the recovery, such as looking after processes, is done once they are served.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Recovered:
-    """What a mgpud found of the one before. forgotten: what the journal had of containers that are gone.
+    """What mgpud found of the previous one. forgotten: containers in the journal that are gone.
 
-    duration_ms: from the start of the process, its interpreter included, to when all were served again; of
-    one that stood by, from when it was called.
-    cpu_ms: the processor's time that it took meanwhile. stages_ms: one part after the other.
+    duration_ms: from the start of the process, its interpreter included, until all were served again; a
+    standby counts from when it was called. cpu_ms: processor time of that. stages_ms: the parts in order.
     """
 
     tenants: int = 0
@@ -115,7 +114,7 @@ def take_over(
     hand_over(listeners)
     listeners.recovering = False
     stages.end("listeners")
-    # Of what is asked last no call waits.
+    # No call waits for the answer that is asked for last.
     for grant in found.grants:
         _see_process(grant, done)
     _see_freezers(found.grants, pause)

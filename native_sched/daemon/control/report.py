@@ -37,7 +37,7 @@ def _processes(engine: Engine, grant: Grant) -> list[Process]:
 
 
 def _evicted_from(grant: Grant) -> Sequence[str | None]:
-    """Of each of its cards, the one that its processes are restored from; None where these differ."""
+    """By card, the UUID that its processes are restored from; None if these differ."""
     reclaim, here = grant.reclaim, tuple(card.uuid for card in grant.cards)
     origins = {reclaim.were.get(pid, here) for pid, _ in reclaim.processes} or {reclaim.saved or here}
     return origins.pop() if len(origins) == 1 else [None] * len(here)

@@ -14,7 +14,7 @@ from oci_specs import driver_capabilities
 from oci_specs.reach import CDI_HOOKS, normal_path
 
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
-# Of these no file is the driver's: nodes, what the kernel shows, and sockets.
+# No file of the driver's lies below these: nodes, the kernel's own files, and sockets.
 _NO_FILES = ("/dev", "/proc", "/sys", "/run", "/var/run", "/tmp")
 # A driver's own root may be below /run (/run/nvidia/driver).
 _NO_SOURCES = ("/dev", "/proc", "/sys")

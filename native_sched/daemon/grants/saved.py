@@ -15,7 +15,7 @@ Gpu = Mapping[str, Any]
 
 
 def cards_for(saved: Iterable[Gpu], cards: Iterable[CardState]) -> list[CardState]:
-    """Those whose nodes it has: its /dev came with the checkpoint. Refusal where one is missing."""
+    """The cards whose nodes it has, since its /dev came with the checkpoint. Refusal where one is missing."""
     minors = {gpu["minor"] for gpu in saved}
     found = [card for card in cards if card.minor in minors]
     for minor in sorted(minors - {card.minor for card in found}):
@@ -30,7 +30,7 @@ def cards_for(saved: Iterable[Gpu], cards: Iterable[CardState]) -> list[CardStat
 def reclaim(
     saved: Sequence[Gpu], placed: Sequence[CardShare], driver_version: str, cards: Iterable[CardInfo]
 ) -> Reclaim:
-    """As evicted, until its processes run and can be asked. Refusal where they could not be moved back."""
+    """Evicted, until its processes run and can be asked. Refusal where they could not be moved back."""
     if len(saved) != len(placed):
         raise Refusal(
             "another-count",

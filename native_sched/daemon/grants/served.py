@@ -35,8 +35,8 @@ class Served:
         return self.config.offline_overcommit
 
     def _used_mib(self, grant: Grant, card: int, granted_mib: int) -> int:
-        """Of an online container's memory on the card, what it uses: the rest may be lent, unless the card
-        is its alone.
+        """What an online container uses of its memory on the card: the rest may be lent, unless the card is
+        its alone.
         """
         if not grant.served or grant.whole_cards:
             return granted_mib

@@ -59,7 +59,7 @@ class Listener:
 
     @property
     def of_main_process(self) -> bool:
-        """Not of an exec's: for those a runtime says that the container runs already."""
+        """An exec's listener does not count: its runtime says that the container runs already."""
         return self.status != "running"
 
 
@@ -314,7 +314,7 @@ class HolderLink:
         import asyncio
 
         self.forget_ended()
-        # Some may end while others are sent: each is looked up when it is its turn.
+        # A listener may end while others are sent, so each is looked up in its turn.
         for holder_id in list(self._kept):
             while (kept := self._kept.get(holder_id)) is not None:
                 with suppress(BlockingIOError):

@@ -89,7 +89,7 @@ class WatchLink:
             await _stop(process)
 
     async def _tell(self, stdin: asyncio.StreamWriter) -> None:
-        """Which containers matter. One whose grant is gone does so for a few polls, to hear of its end."""
+        """The containers to watch. One without a grant stays for a few polls, so that its end is heard of."""
         looks: deque[set[str]] = deque(maxlen=LOOKS)
         while True:
             looks.append({grant.container_id for grant in self._grants if grant.state == "bound"})
@@ -122,7 +122,7 @@ class WatchLink:
             self._cards()
             return
         if message.get("event") == "exit":
-            # By now its grant may be gone: the kernel tells of the end of a process before containerd does.
+            # Its grant may be gone already: the kernel reports the end of a process before containerd does.
             LOG.info("ended", container=message.get("container"), status=message.get("exit_status"))
         grant = self._grant(message.get("container"))
         if grant is None:

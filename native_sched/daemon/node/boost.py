@@ -15,8 +15,9 @@ def begin() -> int:
 
 
 def end(before: int) -> None:
-    """Also for the threads that began meanwhile: work for tenants must not have a higher priority than
-    others."""
+    """Threads that began meanwhile are set back, too: work for tenants must not have a higher priority than
+    others.
+    """
     for thread in os.listdir("/proc/self/task"):
         with suppress(OSError):
             # Listeners' threads have put themselves below it.

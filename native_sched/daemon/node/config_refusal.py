@@ -29,7 +29,7 @@ def not_toml(data: bytes, error: ValueError) -> Refusal:
     found = _TOMLLIB_MESSAGE.fullmatch(str(error))
     if found is None:
         return Refusal(_CODE, f"it is not TOML: {error}", "correct it")
-    # What is missing at the end of the document is missing after its last line that says something.
+    # A part that is missing at the end is reported after the last line with text.
     number = int(found["line"] or data.rstrip().count(b"\n") + 1)
     what = found["what"]
     if what == "Cannot overwrite a value":

@@ -1,5 +1,6 @@
-"""What a real driver takes of a card by itself for a channel group, which it does not report: as node.toml
-says, as the previous mgpud found it, measured while nothing is on the card, or what is surely enough.
+"""The memory that a real driver takes by itself for a channel group, which it does not report. It comes from
+node.toml, from the previous mgpud, from a measurement while nothing is on the card, or it is a value that is
+surely enough.
 """
 
 from collections.abc import Iterable

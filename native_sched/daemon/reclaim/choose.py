@@ -70,8 +70,8 @@ def _loss(one: Tenant, card: int, lacking_bytes: int) -> tuple[bool, int, int, i
 def returning(
     cards: Mapping[int, Card], evicted: Iterable[Tenant]
 ) -> tuple[Tenant | None, Mapping[int, Card]]:
-    """Of evicted containers that do not give way, one that there is room for; else the cards, where online
-    demands what it lacks. They wait for no hold: their memory is their own.
+    """Picks an evicted container that does not give way and that there is room for; else the cards where
+    online demands the room. Such containers wait for no hold: their memory is their own.
     """
     demanding = dict(cards)
     for one in evicted:

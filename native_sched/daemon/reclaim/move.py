@@ -148,7 +148,8 @@ class Mover:
                 await self._unlock_all(grant)
                 self._enter(grant, State.RUNNING)
             elif was == State.RESTORING and set(states.values()) == {"checkpointed"}:
-                # Nothing has moved. Online may want the room by now, and this one is restored when it is due.
+                # Nothing has moved. Online may want the room by now, so this one is restored later, when it
+                # is due.
                 self._enter(grant, State.EVICTED)
             elif AFTER_CRASH[was] == State.RUNNING:
                 await self._restore_all(grant)
@@ -336,7 +337,7 @@ class Mover:
     async def _states(
         self, grant: Grant, processes: Iterable[tuple[int, int]] | None = None
     ) -> dict[int, str]:
-        """By pid, once none of them is between two. Lost where one has failed, or stays between two."""
+        """By pid, once none is between two states. Lost where one has failed, or stays between two."""
         found = {}
         for pid, start in grant.reclaim.processes if processes is None else processes:
             if state := await self._state(grant, pid, start):

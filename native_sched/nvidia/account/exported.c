@@ -2,7 +2,7 @@
 #include "native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 
-/* Of a root. What hangs from it has its slot and its place. */
+/* The handle of a root. A name below it has the root's slot and its own place instead (handle_at()). */
 static uint32_t handle_of_file(uint64_t file)
 {
     return (uint32_t)file;

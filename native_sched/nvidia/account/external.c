@@ -25,7 +25,7 @@ static uint32_t *bucket_of(const struct external *x, uint64_t memory)
     return &x->bucket[memory % EXTERNAL_BUCKETS];
 }
 
-/* Not the tenant's to choose, or it would choose a list. */
+/* The tenant must not choose the priorities, or it would turn the tree into a list. */
 static uint32_t priority(const struct external *x, uint32_t slot)
 {
     return (slot * x->factor) ^ (slot * x->factor) >> 15;
@@ -372,9 +372,9 @@ bool external_holds(struct external *x, const struct rm_object *obj)
     return slot;
 }
 
-/* What is left of the mapping below and above the range, as mappings of their own, before the whole one ends.
- * They may have up to one table of each level in common: where that passes the cap, or there are no slots, it
- * counts as a whole. */
+/* Makes mappings of their own from the parts below and above the range, before the whole one ends. The two
+ * may share one table of each level and are charged for both: without room or slots for that, the mapping
+ * stays charged as a whole. */
 static void cut(struct external *x, uint32_t slot, uint64_t base, uint64_t end)
 {
     const struct external_map whole = x->map[slot];

@@ -6,7 +6,7 @@
 #include "native_sched/journal/slab.h"
 #include "tenant.h"
 
-/* Only what is used takes memory. A tenant's own limit keeps one from taking every slot. */
+/* Unused slots take no memory. A limit for each tenant keeps one from taking every slot. */
 enum { TENANT_FILES_MAX = 4096, FILES_MAX = 64 * TENANT_FILES_MAX, FILES_BUCKETS = 2 * FILES_MAX };
 
 struct open_file {

@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Of one tenant, whose listeners' threads all write here: only where they refuse. By enum mgpu_refused. */
+/* Counts of one tenant, by enum mgpu_refused. Its listeners' threads all write here, but only when they
+ * refuse. */
 struct tenant_stats {
     atomic_uint_least64_t refused[MGPU_REFUSED_KINDS];
     atomic_uint_least64_t audit_mismatches[MGPU_CARDS_MAX];
@@ -14,7 +15,8 @@ struct tenant_stats {
     atomic_uint_least64_t parked[MGPU_LATENCY_BUCKETS], parked_ns;
 };
 
-/* Of one listener's thread, which alone writes `steps`: a plain increment, without a locked instruction. */
+/* Counts of one listener's thread. It alone writes `steps`, so a plain increment without a locked instruction
+ * will do. */
 struct listener_stats {
     atomic_uint_least64_t steps;  /* calls taken up plus calls answered: odd while one is served */
     uint64_t seen_steps, seen_ns; /* the watcher's last change of it */

@@ -38,7 +38,7 @@ void channel_map_userd(struct groups *g, struct channel *c)
         return;
     }
     c->blind = false;
-    /* What was submitted before is new to the next poll. A ring begins with its first entry. */
+    /* The next poll counts earlier submissions as new. A ring begins with its first entry. */
     c->seen_put = c->userd.has_get ? userd_word(&c->userd, RM_USERD_GP_GET) : 0;
 }
 

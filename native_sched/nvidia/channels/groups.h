@@ -57,7 +57,7 @@ void groups_run_begin(struct groups *g, bool run);
 int groups_run_step(struct groups *g);
 /* No group runs until it is unpaused, even under groups_run(true). Errors as there. */
 int groups_pause(struct groups *g, bool paused);
-/* For the groups there are and those to come. */
+/* Applies to present and future groups. */
 int groups_favour(struct groups *g, enum favour favour);
 
 enum activity {

@@ -27,7 +27,7 @@ static inline void channel_stop(struct groups *g, struct channel *c, bool stop)
 int group_apply(struct groups *g, struct group *group);
 /* Asks the driver of the group's card, once for all, whether it disables channels. */
 void suspend_ask(struct groups *g, const struct group *group);
-/* By how many calls what the tenant has on the card is suspended. */
+/* How many calls suspend all that the tenant has on the card. */
 uint32_t suspend_calls(const struct groups *g, uint32_t card);
 
 /* group_asks.c: which group a name is of, and what the driver is asked of groups and their channels. */

@@ -29,7 +29,7 @@ static bool is_unsupported(int e)
     return rm_refused(e) == NV_ERR_NOT_SUPPORTED;
 }
 
-/* Without channels, so that any answer but NOT_SUPPORTED means that the driver has the call. */
+/* Names no channels: any answer but NOT_SUPPORTED means that the driver knows the call. */
 void suspend_ask(struct groups *g, const struct group *group)
 {
     uint32_t subdevice = g->bulk[group->bulk].subdevice;
@@ -139,7 +139,7 @@ static int disable(struct groups *g, const struct group *group, enum need need)
     gather(g, group->bulk, need, &b);
     e = channels_disable(g->ops, g->driver, &group->name, bulk->subdevice, b.handle, b.n,
                          need == NEED_DISABLE);
-    /* Nothing was changed: from now on groups are taken off their runlists. */
+    /* The call changed nothing. From now on groups are taken off their runlists instead. */
     if (is_unsupported(e) && in_bulk(g, bulk)) {
         refusals_note(g->refusals, bulk->card, MGPU_WITHOUT_DISABLE_CHANNELS, e);
         return 0;

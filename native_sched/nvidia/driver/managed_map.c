@@ -60,8 +60,8 @@ static uint64_t within(const struct range *r, uint64_t from, uint64_t to)
     return end > start ? end - start : 0;
 }
 
-/* Of a memory whose process has exited while another has it: a range that is mapped like a managed one counts
- * as managed. */
+/* The process of this memory has exited, and another one has it: every range that is mapped like a managed
+ * one counts. */
 static int64_t query(int map, uint64_t from, uint64_t to)
 {
     struct map_query q = {

@@ -15,7 +15,7 @@ static inline uint32_t rm_refused(int error)
 {
     return error <= -RM_REFUSAL ? (uint32_t)(-error - RM_REFUSAL) : 0;
 }
-/* As an errno alone. */
+/* The same as an errno alone. */
 static inline int rm_errno(int error)
 {
     return rm_refused(error) ? -EIO : error;

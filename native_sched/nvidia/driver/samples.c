@@ -14,7 +14,8 @@ void samples_ask(struct samples *s, const struct rm_table *rm)
     memcpy(s->params, &head, sizeof(head));
 }
 
-/* Of the greatest times, wherever `tracker` is: RM's own account goes by the times, too (gpu_acct.c). */
+/* Takes the samples with the latest times, wherever `tracker` is: RM's own account goes by the times, too
+ * (gpu_acct.c). */
 int samples_newest(const struct samples *s, const struct rm_table *rm, struct card_samples *out)
 {
     struct rm_perfmon_layout layout = rm_perfmon_layout(rm);

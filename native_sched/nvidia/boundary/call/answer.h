@@ -37,7 +37,7 @@ static inline struct answer driver_answer(int error, uint32_t rm_status)
     return error < 0 ? failed(error) : answered(rm_status);
 }
 
-/* Of what returns 0, a negative errno or rm_refusal(). */
+/* Turns 0, a negative errno or rm_refusal() into an answer. */
 static inline struct answer answer_of(int error)
 {
     return rm_refused(error) ? answered(rm_refused(error)) : driver_answer(error, 0);

@@ -89,8 +89,8 @@ bool call_is_callers(struct call *c)
     return c->m->ops->must_continue && c->m->ops->must_continue(&d);
 }
 
-/* What was read may be another process's by now: nothing is done in its name. What only the caller can make
- * is refused here: a handler that may continue it has asked before (call_is_callers()). */
+/* The memory that was read may belong to another process by now, so nothing is done in its name. Calls that
+ * only the caller can make are refused here: their handlers have asked before (call_is_callers()). */
 int call_execute(struct call *c, struct driver_call *d)
 {
     int e;

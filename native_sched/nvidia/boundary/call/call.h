@@ -82,7 +82,7 @@ bool call_control_file(const struct call *c, struct open_file *out);
 /* The call with its copied arguments, for the driver, on that file; in no process's name. */
 struct driver_call call_for_driver(struct call *c, const struct open_file *file);
 
-/* Only the caller itself can make the call: so says the driver. */
+/* The driver says that only the caller itself can make the call. */
 bool call_is_callers(struct call *c);
 
 /* Makes it, for the call, if its caller still waits. */

@@ -1,6 +1,5 @@
-/* What a file of the driver held is free when close() has returned, but charged until the arbiter has seen
- * that. A program that asks for memory meanwhile, or how much is free, waits as it would wait for the driver.
- */
+/* The memory of a driver's file is free when close() returns, but stays charged until the arbiter has seen
+ * the close. A program that meanwhile asks for memory, or for what is free, waits as for the driver. */
 #ifndef MGPU_CLOSE_WAIT_H
 #define MGPU_CLOSE_WAIT_H
 #include "call.h"

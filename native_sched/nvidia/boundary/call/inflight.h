@@ -58,8 +58,8 @@ int inflight_params(struct call *c, uint64_t at, uint32_t bytes);
  * INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
 void inflight_intend(struct call *c, enum intent what, const struct open_file *file, uint32_t client,
                      uint32_t parent, uint32_t handle);
-/* Some of the call may be in the driver and in the account from here on, and is not undone: made anew, the
- * call finds it there. */
+/* From here on a part of the call may be in the driver and in the account. It is not undone: the call finds
+ * it there when it is made anew. */
 void inflight_commit(struct call *c);
 void inflight_done(struct call *c);
 

@@ -68,7 +68,7 @@ static void forget_undone(struct replay *r, const struct call *c)
     }
 }
 
-/* By what a call is known when it comes again. The entry is empty until publish(). */
+/* The key by which a repeated call is recognised. The entry is empty until publish(). */
 static struct replay_entry *entry_for(struct replay *r, const struct seccomp_notif *req, const struct call *c,
                                       const uint8_t *before)
 {

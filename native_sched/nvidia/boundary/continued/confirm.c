@@ -1,4 +1,4 @@
-/* What a continued call has made: the driver is asked for it. */
+/* Asks the driver what a continued call has made. */
 #include "base/clock.h"
 #include "native_sched/nvidia/channels/groups.h"
 #include "private.h"

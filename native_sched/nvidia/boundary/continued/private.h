@@ -26,6 +26,6 @@ int confirm(const struct mediator *m, struct tenant *t, bool over);
 int confirm_wait(struct call *c);
 /* The call has made nothing, or what it has made is in the account. */
 void confirm_forget(const struct mediator *m, struct tenant *t);
-/* Its container is in violation: what the call has made is not asked for any more. */
+/* Its container is in violation, so the driver is not asked what the call has made. */
 void confirm_end(const struct mediator *m, struct tenant *t);
 #endif

@@ -1,4 +1,4 @@
-/* Which calls may bring some: mmap(), from its notification on. */
+/* Keeps the calls that may map managed memory: mmap(), from its notification on. */
 #define _GNU_SOURCE
 #include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "native_sched/process/address_space.h"
@@ -58,8 +58,8 @@ static int note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t 
     return 0;
 }
 
-/* Not for reading, at another address than its offset, or at none. The kernel maps at address 0 only what
- * asks for it. */
+/* A managed range is readable and lies at the address that is its offset. That is never 0 unless the caller
+ * fixed it: the kernel maps there only if asked to. */
 static bool cannot_be_managed(const struct seccomp_data *d)
 {
     const uint64_t length = d->args[1], protection = d->args[2], flags = d->args[3], offset = d->args[5];

@@ -6,14 +6,14 @@
 /* No address is higher, on any x86-64. */
 #define MANAGED_END (1ull << 56)
 
-/* Of all of it that does not change by itself. */
+/* Covers all members that do not change by themselves. */
 uint32_t managed_space_check(const struct managed_space *s);
 void managed_drop_space(struct managed *g, uint32_t i);
 void managed_close_handle(struct managed_handle *h);
 /* Room in the journal. -ENOSPC. */
 int managed_reach(struct managed *g);
-/* The caller is about to initialise a file of nvidia-uvm: what runs in its memory already counts from now on.
- * In another one it maps nothing of that file (uvm_mmap()). -ENOSPC, -ESRCH, -EAGAIN. */
+/* The caller is about to initialise a file of nvidia-uvm: calls that already run in its address space count
+ * from now on. In another one they map nothing of that file (uvm_mmap()). -ENOSPC, -ESRCH, -EAGAIN. */
 int managed_begin(struct call *c);
 /* The address space of the caller. -ENOSPC, -ESRCH. */
 int managed_space_of(struct call *c);

@@ -1,4 +1,4 @@
-/* Whose memory it is: address spaces, each known by its map and memory. */
+/* Keeps the address spaces, each known by descriptors of its map and memory. */
 #define _GNU_SOURCE
 #include "native_sched/process/address_space.h"
 #include "private.h"

@@ -19,11 +19,11 @@ struct rm_share_policy shared_for_rm(const struct rm_share_policy *request);
 /* The file of a client of the tenant's, whose own process has to call: RM takes objects for nvidia-uvm from
  * no other process, so the arbiter that lends them checks it. NV_OK or another RM status. */
 uint32_t shared_client(const struct call *c, uint32_t client, struct open_file *out);
-/* As the arbiter, on the file of the object's client. 0, a negative errno or rm_refusal(). */
+/* The arbiter makes the call on the file of the object's client. 0, a negative errno or rm_refusal(). */
 int shared_tell(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle,
                 const struct rm_share_policy *policy);
-/* For the length of a call of nvidia-uvm's, which duplicates the object and may do so in the name of its
- * client's own process alone: shares it with all clients, or ends that. As shared_tell(). */
+/* Shares the object with all clients for the length of a call of nvidia-uvm's, or ends that. UVM duplicates
+ * the object, and RM lets only the process of its client do so. Returns as shared_tell(). */
 int shared_lend(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle);
 int shared_take_back(const struct mediator *m, const struct open_file *file, uint32_t client,
                      uint32_t handle);

@@ -14,8 +14,8 @@ struct context_dma {
     uint64_t offset, limit;
 };
 
-/* RM makes the class that is named there below the memory's parent, as by ALLOC
- * (RmDeprecatedAllocContextDma()): of context DMAs nothing more than that is served. */
+/* RM makes the named class below the memory's parent, as ALLOC does (RmDeprecatedAllocContextDma()). Only
+ * that use of context DMAs is served. */
 struct answer mediate_context_dma(struct call *c)
 {
     const struct context_dma_call *asked = (const void *)c->outer;

@@ -173,8 +173,8 @@ static struct answer host_pages(struct call *c)
     return c->m->ops->as_caller ? continued_as_caller(c) : continued();
 }
 
-/* Host memory that RM would map into its caller: libnvcuvid and libnvidia-encode have such, which the caller
- * makes itself. To others it is left to ALLOC and MAP_MEMORY. */
+/* Host memory that RM would map into its caller. libnvcuvid and libnvidia-encode need it, so their call is
+ * continued; other callers use ALLOC and MAP_MEMORY. */
 static bool is_for_caller(struct call *c, const struct rm_alloc_memory *o)
 {
     bool mapped = rm_kind_of(o->class_id) == RM_KIND_HOST_MEMORY &&

@@ -29,6 +29,6 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
 /* For one that could not be opened: the files that the previous mgpud knew as its own are known as such
  * again. True when there are any, or a journal. */
 bool tenant_has_orphans(const struct mediator *m, struct tenant *t, int folder);
-/* Nothing of it is left in the driver: its journal goes too. */
+/* The driver has nothing of it, so its journal goes too. */
 void tenant_forget(uint64_t id, int folder);
 #endif

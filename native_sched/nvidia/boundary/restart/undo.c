@@ -66,9 +66,9 @@ static void register_again(const struct mediator *m, const struct open_file *fil
     }
 }
 
-/* Mappings end once: a second time there are none, which is no error of the caller's. One is made anew: twice
- * is the same. So is an address space registered, and so are peers made, which may find that they have been,
- * and a channel, which is unregistered first. */
+/* Ending a mapping twice is no error of the caller's: the second time there is none. Making one twice is the
+ * same as once. So it is for an address space's registration and for peers, which may exist already, and for
+ * a channel, which is unregistered first. */
 static void again(const struct mediator *m, struct tenant *t, const struct open_file *file,
                   struct inflight *k)
 {

@@ -3,7 +3,7 @@
 #define MGPU_UNDO_H
 #include "native_sched/nvidia/boundary/call/inflight.h"
 
-/* The next mgpud, before it serves anything of the tenant: the driver and the account have all of what was
- * intended, or nothing. The audit of the tenant is due in any case. */
+/* Called by the next mgpud before it serves the tenant. Afterwards the driver and the account have all of
+ * what was intended, or nothing. The tenant's audit is due in any case. */
 void inflight_roll_back(const struct mediator *m, struct tenant *t, struct inflight *k);
 #endif

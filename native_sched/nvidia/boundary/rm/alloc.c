@@ -163,8 +163,8 @@ static struct answer make_with_group(struct call *c, struct creation *a)
     return made;
 }
 
-/* Numbers of peers and mailboxes are the cards', which others work with too: RM takes the caller's unseen
- * (kbusCreateP2PMappingForNvlink_GP100()), and chooses them itself where there are none. */
+/* Peer numbers and mailboxes belong to the cards, and other tenants use them too. RM takes the caller's
+ * numbers unchecked (kbusCreateP2PMappingForNvlink_GP100()), and chooses its own if the caller names none. */
 static uint32_t judge_peers(struct call *c, const struct creation *a)
 {
     struct rm_p2p *p = (void *)c->params;
@@ -200,8 +200,8 @@ static bool is_too_long(const struct call *c)
     return asked > QUEUE_MAX;
 }
 
-/* Programs have a card's file for each event, and make the event there; compute-sanitizer has another control
- * file. Of all classes RM takes these two there alone. False: no file of the client's is known. */
+/* Programs open a card's file for each event and make the event on it; compute-sanitizer uses another control
+ * file. RM allows that for these two classes alone. False: no file of the client's is known. */
 static bool file_of_event(struct call *c, uint32_t root, struct open_file *out)
 {
     uint32_t slot;

@@ -55,7 +55,7 @@ static int preempt(struct call *c, uint32_t *status)
     return on_group(own_group(c) ? 0 : -ESRCH, status);
 }
 
-/* For the next mgpud. Each is one word, so that mgpud may end at any instruction. */
+/* Written for the next mgpud. Each is one word, so mgpud may die at any instruction. */
 static void note_requested(struct call *c, uint32_t group, const uint32_t *wanted,
                            const uint64_t *timeslice_us)
 {
@@ -70,8 +70,8 @@ static void note_requested(struct call *c, uint32_t group, const uint32_t *wante
         o->slot[slot].timeslice_us = *timeslice_us;
 }
 
-/* A channel group that has a second name of its own kind, as on whole cards alone (dup.c). It is on its
- * engine by the first one: RM takes a channel onto it when that is scheduled. */
+/* A channel group with a second name of its own kind, which only whole cards have (dup.c). The first name
+ * puts it on its engine: RM adds a channel when that name is scheduled. */
 static bool is_duplicated(struct call *c, uint32_t group)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -129,8 +129,8 @@ static void note_stopped(struct tenant *t, const struct rm_disable_channels *p)
     }
 }
 
-/* libcuda disables channels of its own, when it ends them for one. Recorded as requested, like
- * GPFIFO_SCHEDULE: what it enables runs when the scheduler lets it. RM would take channels of any client
+/* libcuda disables its own channels, for example before it ends them. The request is recorded, like
+ * GPFIFO_SCHEDULE: an enabled channel runs when the scheduler lets it. RM would take any client's channels
  * here. */
 static int disable_channels(struct call *c, uint32_t *status)
 {
@@ -207,8 +207,8 @@ static int bind_zcull(struct call *c, uint32_t *status)
     return 0;
 }
 
-/* In the order of the controls of rm_rows[], which they are a column of. needs: bytes that the handler looks
- * at. How many there are is RM's to judge, which has a size for each version. */
+/* A column of the controls in rm_rows[], in their order. needs: bytes that the handler reads. RM judges the
+ * whole size, which differs by version. */
 #define SERVED(served, ...) \
     {                       \
         served              \
@@ -230,7 +230,7 @@ static bool has_params(const struct rm_control *ctl, uint32_t needs)
     return ctl->params_size >= needs && ctl->params_size <= PARAMS_MAX && !ctl->params == !ctl->params_size;
 }
 
-/* Of each class, and of none: RM looks at nothing else of it (control.c, NVXXXX_CTRL_CMD_NULL). */
+/* It may name any class, or none: RM looks at nothing else of it (control.c, NVXXXX_CTRL_CMD_NULL). */
 static bool is_null(uint32_t cmd)
 {
     return !(cmd & RM_CONTROL_NUMBER_MASK);

@@ -62,8 +62,8 @@ int control_device_ids(struct call *c, uint32_t *status)
     return 0;
 }
 
-/* Two lists: the cards, and those that are left out of use; from 580.65 on a word of flags for each card, of
- * which those that we know have none. Answered here. */
+/* Answers with two lists, the cards and the excluded ones, and from 580.65 on a word of flags for each card.
+ * No flag that is known here is set. */
 int control_probed_ids(struct call *c, uint32_t *status)
 {
     struct rm_gpu_ids *ids = (void *)c->params;

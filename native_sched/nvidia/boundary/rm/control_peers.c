@@ -139,8 +139,8 @@ static uint32_t id_of(const struct rm_link_device *remote)
     return remote->domain << 16 | (uint32_t)(remote->bus & 0xff) << 8 | (remote->device & 0xff);
 }
 
-/* A link to a card that the tenant does not have is one that is connected to nothing. The control
- * that says what links can do has none, and is shorter than one. */
+/* A link to a card that is not the tenant's is shown as connected to nothing. The parameters of the
+ * control about what links can do have no links, and are shorter than one. */
 static void hide_links(struct call *c)
 {
     uint32_t bytes = rm_bytes(&c->m->rm, RM_BYTES_NV2080_CTRL_NVLINK_LINK_STATUS_INFO);

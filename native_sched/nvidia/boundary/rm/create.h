@@ -12,8 +12,8 @@ struct answer object_create(struct call *c, const struct open_file *file, struct
 /* Has virtual memory made without its page tables (alloc.c); true where the caller had not asked for that. */
 bool ask_without_tables(struct call *c, uint32_t class_id);
 
-/* Nothing runs on the card that the scheduler cannot see and stop: a negative errno where it cannot take on a
- * channel or a group, which is not to be made then. Of other objects 0. */
+/* Tells the scheduler of a channel or a group before it is made. A negative errno: the scheduler has no room,
+ * so the object must not be made, since nothing may run that it cannot stop. 0 for other objects. */
 int object_announce(struct call *c, const struct open_file *file, const struct creation *a);
 
 /* Frees it in the driver, then in the account. */

@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* As a program has said it, by whichever control. */
+/* The program's request, by whichever control it came. */
 struct wanted {
     int32_t fd;
     uint32_t device, max, count, index;
@@ -187,7 +187,7 @@ static uint32_t note(struct call *c, const struct wanted *w, uint32_t i, const s
 
     assert_held(&c->tenant->lock);
     *added = 0;
-    /* Nothing is kept by a file that is gone: nothing would end it. */
+    /* A closed file keeps no memory: no later event would end the charge. */
     if (!files_open(c->m->files, file))
         return NV_ERR_INVALID_PARAMETER;
     if (!root)

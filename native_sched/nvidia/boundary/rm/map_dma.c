@@ -18,9 +18,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* RM has a page for what a channel computes with, by which the work of that channel starts more of its own,
- * and which is no memory; of its other objects it says that they have none (kgrobjGetMemInterMapParams_IMPL()
- * in kernel_graphics_object.c). Vulkan maps it. */
+/* RM maps a page of a compute object, by which the channel's work starts more work; it is no memory. No
+ * other object has one (kgrobjGetMemInterMapParams_IMPL() in kernel_graphics_object.c). Vulkan maps it. */
 static bool is_of_a_channel(const struct objects *o, uint32_t slot)
 {
     return rm_kind_of(o->slot[o->slot[slot].parent].class_id) == RM_KIND_CHANNEL;
@@ -114,9 +113,8 @@ struct answer mediate_map_dma(struct call *c)
     return driver_answer(e, status);
 }
 
-/* What of the mapping has been unmapped: all, from its beginning, where the call gives no length. RM splits a
- * mapping of which a part is unmapped (virtmemUnmapFrom_IMPL() in virtual_mem.c), so no later call finds it.
- */
+/* Ends the part of the mapping that was unmapped: all of it if the call gives no length. RM splits a mapping
+ * when a part is unmapped (virtmemUnmapFrom_IMPL() in virtual_mem.c), so no later call finds it. */
 static void end_mapping(struct tenant *t, uint32_t slot, uint64_t base, uint64_t part)
 {
     struct rm_object *m = &t->objects.slot[slot];
@@ -154,7 +152,7 @@ static bool is_own(struct call *c, const struct rm_unmap_dma *a)
            (!a->memory || call_find(c, a->client, a->memory));
 }
 
-/* Of a part its mapping stays charged, until its memory is freed. */
+/* A mapping of which a part was unmapped stays charged until its memory is freed. */
 struct answer mediate_unmap_dma(struct call *c)
 {
     const struct rm_unmap_dma *a = (const void *)c->outer;

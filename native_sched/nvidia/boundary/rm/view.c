@@ -95,7 +95,7 @@ static uint32_t capped_kib(uint32_t index, uint32_t kib, const struct ledger *l)
     return (uint32_t)(limit < most ? limit : most);
 }
 
-/* Of the caller's size, which the driver may not have judged yet; the driver writes the count as well. */
+/* Entries that fit the caller's size, which the driver may not have judged yet; it writes the count, too. */
 static uint32_t fb_entries(const struct call *c)
 {
     const struct rm_fb_info *info = (const void *)c->params;
@@ -119,7 +119,8 @@ static bool asks_what_is_free(const struct call *c)
     return false;
 }
 
-/* Nothing of it can become free otherwise. libcuda closes a file just before it asks for the first time. */
+/* Without a charge on the card no close can free anything there, and nothing is waited for. libcuda closes a
+ * file just before it asks for the first time. */
 static bool has_any(struct call *c, uint32_t card)
 {
     WITH_TENANT(c->tenant);
@@ -176,8 +177,8 @@ int view_fb_info(struct call *c, uint32_t *status)
     return 0;
 }
 
-/* The card's memory ends at the cap: regions behind it are left out, and the one that it lies in is cut. How
- * NV2080_CTRL_CMD_FB_GET_FB_REGION_INFO_PARAMS and its regions begin. */
+/* The head of NV2080_CTRL_CMD_FB_GET_FB_REGION_INFO_PARAMS and of its regions. A tenant's memory ends at the
+ * cap: regions behind it are left out, and the region with the cap is cut. */
 int view_fb_regions(struct call *c, uint32_t *status)
 {
     enum { REGIONS = 16, HEAD = 8 };

@@ -61,7 +61,7 @@ static int read_map(struct call *c, struct asked *a)
         e = caller_read(c->caller, c->outer_at + sizeof(*a->begin) + sizeof(*a->gpu),
                         c->params + sizeof(*a->begin) + sizeof(*a->gpu),
                         (a->end->gpus - 1) * sizeof(*a->gpu));
-    /* What was read may be another process's by now. */
+    /* The memory that was read may belong to another process by now. */
     return e < 0 ? e : caller_waits(c->caller) ? 0 : -EINTR;
 }
 

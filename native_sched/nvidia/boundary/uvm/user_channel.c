@@ -32,7 +32,7 @@ static uint32_t note(const struct call *c, const struct uvm_register_channel *re
     int64_t made;
 
     assert_held(&c->tenant->lock);
-    /* Nothing is kept by a file that is gone: nothing would end it. */
+    /* A closed file keeps no channel: no later event would end the charge. */
     if (!files_open(c->m->files, &c->file))
         return NV_ERR_INVALID_DEVICE;
     for (uint32_t i = retained_next(o, 0, request->client, request->channel); i;

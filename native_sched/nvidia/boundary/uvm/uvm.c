@@ -16,8 +16,8 @@
 
 enum { PROBE_BYTES = 4096 };
 
-/* Whether the file has a range for external mappings at that address. To unmap from a GPU that there is not
- * is an error of its own, which UVM comes to after it has looked for the range. */
+/* True if the file has a range for external mappings at the address. UVM looks for the range first, so
+ * unmapping from a GPU that does not exist fails with another error where there is one. */
 static bool has_range(const struct mediator *m, const struct open_file *file, uint64_t base)
 {
     struct uvm_unmap_external unmap = {.range = {base, PROBE_BYTES}};

@@ -19,9 +19,9 @@ static void find_rows(struct driver_call *call)
                            : NULL;
 }
 
-/* What has no row, or a refused class's, is not for tenants, and nothing that the arbiter makes: of controls
- * further ways to export, attaching to a multicast team, and the export class; of classes the caller's own
- * pages. */
+/* Calls without a row, or of a refused class, are not for tenants, and the arbiter makes none of them:
+ * further ways to export, attaching to a multicast team, and the export class among controls, and the
+ * caller's own pages among classes. */
 static bool is_continued(const struct rm_row *row)
 {
     return !row || row->continued || row->kind == RM_KIND_REFUSED;

@@ -1,5 +1,5 @@
-/* Which files are closed. The kernel does not report the close of another process's file, so every weak
- * reference is checked in turn, some at each tick. */
+/* Finds closed files. The kernel does not report the close of another process's file, so each tick checks
+ * some of the weak references in turn. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 enum { SWEEP_MS = 100, AWAITED_SWEEP_MS = 10 };
-/* While a call waits, files are looked for sooner, at no more than this part of a processor: a tenant can
- * have one wait whenever it likes. */
+/* While a call waits, closed files are looked for sooner, but with no more than this part of a processor: a
+ * tenant can have a call wait whenever it likes. */
 enum { AWAITED_PART = 20 };
 
 static bool awaited(struct driver *d)

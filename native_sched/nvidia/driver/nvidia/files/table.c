@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* To the front. The last one falls off; a scan finds it again. */
+/* Moves it to the front. The last one falls off; a scan finds it again. */
 void nvidia_file_note_place(struct nvidia_file *file, struct fd_place at)
 {
     uint32_t i = 0;

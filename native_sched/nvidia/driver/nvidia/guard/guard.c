@@ -207,7 +207,7 @@ static bool kernel_has_it(const struct nvidia_host *host)
     return has && stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == initial_space;
 }
 
-/* Whoever else may write there could take the program off. */
+/* Another writer could take the program off. */
 static int make_folder(const struct nvidia_host *host)
 {
     char path[PATH_BYTES];
@@ -258,7 +258,7 @@ int guard_keep(struct guard *g, const struct nvidia_host *host, const uint32_t *
     int e = g->begun && g->state > 0 ? fill(g->map, host, pid_ns, tenants) : 0;
 
     g->kept = tenants;
-    /* What a previous mgpud has left would refuse by what it knew. */
+    /* A program of the previous mgpud would refuse by what that one knew. */
     if (!g->begun && (g->state = begin(g, host, pid_ns, tenants)) < 0)
         let_go(host);
     g->begun = true;
