@@ -25,8 +25,8 @@ struct ledger {
  * -EAGAIN for an online one when it would take the room of a restoration. Nothing changes then. */
 int ledger_reserve(struct ledger *l, uint64_t bytes);
 
-/* Turns a reservation into actual use; actual 0 gives it back. actual may differ from reserved: -ENOMEM
- * when the surplus does not fit, and then nothing at all is charged: the caller must free the object. */
+/* Turns a reservation into a charge of `actual` bytes; 0 releases it. -ENOMEM: `actual` is more than was
+ * reserved and the surplus does not fit. Then nothing is charged, and the caller must free the object. */
 int ledger_commit(struct ledger *l, uint64_t reserved, uint64_t actual);
 
 /* A charge for memory that exists already, even beyond the cap. */

@@ -13,7 +13,7 @@ enum sched_policy_id {
     SCHED_POLICIES
 };
 
-/* Of a set of cards, a bit each. */
+/* The first of a set of cards, which has a bit for each. */
 static inline uint32_t first_card(uint32_t cards)
 {
     return (uint32_t)__builtin_ctz(cards);

@@ -14,8 +14,8 @@
 #include <sys/eventfd.h>
 
 enum { TURN_MS = 2, FIRST_ROOM = 64, NS_PER_MS = 1000 * 1000 };
-/* For so long a charge outlives the last close at most. RM puts off the end of clients while others call it,
- * so that it is asked; what is exported is freed before that, and RM cannot be asked about it. */
+/* How long a charge may outlive the last close. RM defers the end of clients while others call it, so it is
+ * asked whether they are gone. Exports are freed before that, and RM cannot be asked about them. */
 static const uint64_t ends_within_ms[] = {
     [FILE_HOLDS_NOTHING] = 0, [FILE_HOLDS_EXPORTS] = 200, [FILE_HOLDS_CLIENTS] = 10000};
 

@@ -30,7 +30,7 @@ static bool poll_is_due(const struct mgpu_engine *e, const struct tenant *t, uin
     return now - t->polled_ns >= (gap_ns > e->managed_gap_ns ? gap_ns : e->managed_gap_ns);
 }
 
-/* Of those that are due, the one that was polled least recently. */
+/* The tenant that was polled least recently, of those that are due. */
 static struct tenant *next_due(struct mgpu_engine *e)
 {
     struct tenant *found = NULL;

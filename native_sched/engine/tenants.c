@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of id 0: a free one. */
+/* The tenant's slot; for id 0 a free one. */
 static struct tenant *slot_of(struct mgpu_engine *e, uint64_t id)
 {
     for (uint32_t i = 0; i < MAX_TENANTS; i++)
@@ -75,7 +75,7 @@ static int account_open(struct mgpu_engine *e, struct tenant *t)
     return tenant_open(&e->mediator, t, e->journal, e->left);
 }
 
-/* As tenant_open(); the tenant is unrecovered where that fails and the previous mgpud has left one. */
+/* Returns as tenant_open(). If that fails and the previous mgpud has left the tenant, it is unrecovered. */
 static int open_or_mark_lost(struct mgpu_engine *e, struct tenant *t)
 {
     /* Keeps files that close now from being reaped. */

@@ -49,7 +49,7 @@ static inline struct child *child_slot(void)
 }
 
 void children_init(void);
-/* Those that are known already. */
+/* Watches the children that are known already. */
 void children_watch(void);
 /* The mgpud with that pid serves. */
 void child_ready(pid_t pid);

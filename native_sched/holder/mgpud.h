@@ -55,7 +55,7 @@ struct mgpuds {
 extern struct mgpuds mgpuds;
 
 void mgpuds_init(void);
-/* Those that are known already. */
+/* Watches the connections that are known already. */
 void mgpuds_watch(void);
 void mgpuds_accept(int listening);
 void candidate_read(unsigned int which);

@@ -27,7 +27,7 @@ bool sockets_lock(const char *path);
 /* Takes the path over from an earlier holder; ends the program, with a line, where that fails. The caller
  * notes it. */
 void socket_serve(struct own_socket *s);
-/* What is at the path now is the socket's own. */
+/* Notes that the file at the path now is the socket's own. */
 void socket_note(struct own_socket *s);
 /* One whose path was removed, or was taken by another file, is served anew, and watched: a line each. Returns
  * the ms to the next look. */

@@ -73,9 +73,8 @@ static struct loop_entity *next_in_turn(struct loop *l)
     return &l->entity[slot];
 }
 
-/* A tenant that cannot be suspended works while it ought to rest, so after some patience mgpud is told and
- * ends its container. Only time in which it was to be suspended counts: between two tries no longer than
- * tries are apart. */
+/* A tenant that cannot be suspended goes on working, so after some time mgpud is told and ends its container.
+ * Only time in which it was to be suspended counts: between two tries no more than tries are apart. */
 static void note_failing(struct loop *l, struct loop_entity *entity, int error, uint64_t at)
 {
     uint64_t since = at - entity->failed_ns;

@@ -72,7 +72,7 @@ static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
     return 0;
 }
 
-/* To other cards. It has nothing on those that it leaves. */
+/* Moves the entity to other cards. It has nothing on those that it leaves. */
 static int move(struct loop *l, struct loop_entity *entity, uint32_t cards)
 {
     uint64_t run_ns = sched_run_ns(&l->core, entity->id, loop_now_ns());

@@ -1,7 +1,8 @@
 #include "numbers.h"
 #include "base/mutex.h"
 
-/* As many as were seen; more of them would let a tenant's neighbouring groups stand for each other. */
+/* The largest difference that was seen: a larger one would let a tenant's neighbouring groups stand for each
+ * other. */
 enum { OWN_MOST = 1, AGREEING_POLLS = 3 };
 enum { POSSIBLE = (1u << (OWN_MOST + 1)) - 1 };
 

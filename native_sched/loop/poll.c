@@ -15,7 +15,7 @@ enum { BY_PUT_TIMES = 10 };
 /* After so many polls that saw a tenant's work by USERD alone, health says that the status words are
  * unproven. */
 enum { UNPROVEN_POLLS = 2000 };
-/* While its status is none for shorter, a card may be changing its power state. */
+/* A card without a status for less than this may be changing its power state. */
 enum { LOST_NS = 1000 * 1000 * 1000 };
 
 static const struct card *card_of(const struct loop *l, uint32_t index)
@@ -30,9 +30,9 @@ static bool shows_idle(const struct loop_entity *entity, unsigned int activity)
     return entity->running && !(activity & ACTIVITY_OTHERS);
 }
 
-/* Without a readable engine status, online that fetched nothing for a time counts as idle: it is not
- * suspended for that, and a kernel under way shares the card. Where not even that is said, but only what was
- * submitted, the time is longer. Offline would be suspended inside its kernel. */
+/* How long online counts as busy on a card without a readable engine status. After so long without a fetch it
+ * counts as idle, but is not suspended: a kernel under way shares the card with offline. Where only
+ * submissions are seen the time is longer, since offline would be suspended inside its kernel. */
 static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity, uint32_t card,
                          unsigned int activity)
 {
@@ -43,9 +43,9 @@ static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity,
     return l->config.quiet_ns * (activity & ACTIVITY_BY_PUT ? BY_PUT_TIMES : 1);
 }
 
-/* Where a kernel longer than the quiet time would share the card with offline, the last of online on it is
- * idle once RM has seen the card idle. Between online tenants nothing is promised: for each but the last the
- * quiet time will do. */
+/* A kernel longer than the quiet time would share the card with offline, so the last online tenant is idle
+ * only once RM has seen the card idle. Online tenants are promised nothing of each other: for all but the
+ * last the quiet time is enough. */
 static bool may_be_inside_a_kernel(struct loop *l, const struct loop_entity *entity, uint32_t card,
                                    uint64_t now)
 {
@@ -139,7 +139,8 @@ static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t car
     note_idle(l, entity, card, now, entity->on[card].idle_since_ns + quiet);
 }
 
-/* By what the tenant was known to have work on; the core charges a tenant with several cards once. */
+/* Counts the time of cards on which the tenant was known to have work; the core charges a tenant with several
+ * cards once. */
 static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, bool was_busy, uint64_t now)
 {
     uint64_t run_ns = sched_run_ns(&l->core, entity->id, now), before = entity->on[card].run_ns;

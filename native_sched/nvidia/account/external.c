@@ -40,7 +40,7 @@ static bool less(const struct external *x, uint32_t slot, uint64_t file, uint64_
     return m->base != base ? m->base < base : slot < than;
 }
 
-/* Those before the key and the others. */
+/* Splits the tree into the mappings before the key and the others. */
 static void split(struct external *x, uint32_t top, const struct external_map *key, uint32_t slot,
                   uint32_t *low, uint32_t *high)
 {
@@ -126,7 +126,7 @@ uint32_t external_from(const struct external *x, uint64_t file, uint64_t base)
     return x ? of_file(x, at_or_after(x, file, base, 0), file) : 0;
 }
 
-/* Of the same file. */
+/* The next mapping of the same file. */
 static uint32_t next_of(const struct external *x, uint32_t slot)
 {
     const struct external_map *m = &x->map[slot];

@@ -68,8 +68,8 @@ struct objects {
     uint32_t live;
     uint64_t hash_factor; /* random: handles are the tenant's to choose, and chains of them must not be */
     uint64_t last_memory;
-    /* What the driver counts to the processes of clients: the length of each memory object on a card, by each
-     * of its names, and nothing that it takes by itself (_gpuCollectMemInfo() of NVIDIA's gpu_rmapi.c). */
+    /* Bytes that the driver attributes to processes, per card: each memory object once per name, without what
+     * the driver takes by itself (_gpuCollectMemInfo() of NVIDIA's gpu_rmapi.c). */
     uint64_t named_bytes[MGPU_CARDS_MAX];
     uint32_t anonymous; /* objects of client 0 */
     struct slab slab;

@@ -36,8 +36,9 @@ bool groups_need(struct groups *g, uint32_t client, uint32_t subdevice);
 
 /* The tenant's own scheduling calls on one of its groups. -ESRCH: it has no such group. */
 int groups_want(struct groups *g, uint32_t client, uint32_t handle, bool wanted);
-/* Its own DISABLE_CHANNELS. A group rests once its tenant has stopped all that it has: while one of them may
- * run, the others' work is its tenant's to withhold. -ESRCH, and nothing is done: one of them is not here. */
+/* The tenant's own DISABLE_CHANNELS. A group rests only once its tenant has stopped all of its channels;
+ * until then the tenant itself withholds the work of those that it stopped. -ESRCH: one of them is not here,
+ * and nothing is done. */
 int groups_stop(struct groups *g, const uint32_t *client, const uint32_t *channel, uint32_t channels,
                 bool stop);
 /* When this returns 0, groups that are suspended are off their runlists as a whole. */
@@ -75,7 +76,7 @@ bool groups_any_channel(struct groups *g, uint32_t card);
 /* The engines whose work may be its own, as in struct engine_status: of video those that its groups are on.
  */
 uint64_t groups_engines(const struct groups *g, uint32_t card);
-/* By how much what the graphics engine executes may be numbered above a group of the tenant's, a bit each up
- * to 31; while they are being changed, all. Of other engines none. */
+/* The differences by which the group on the graphics engine may be numbered above one of the tenant's, a bit
+ * each up to 31; all of them while the groups are being changed. Other engines are not looked at. */
 uint32_t groups_differences(struct groups *g, uint32_t card, const struct engine_status *engine);
 #endif

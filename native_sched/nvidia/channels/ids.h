@@ -1,6 +1,6 @@
-/* The numbers by which the hardware knows channels and groups: a runlist has so many, and all tenants of the
- * card share them. A tenant gets one more while it has fewer than are left, so that whoever comes finds as
- * many as the largest has. Counted over all runlists of the card, which errs on the safe side. */
+/* The numbers by which the hardware knows channels and groups. A runlist has a fixed count of them, which all
+ * tenants of the card share. A tenant gets one more while it has fewer than are left, so a new tenant finds
+ * as many as the largest has. The count is over all runlists of the card, which errs on the safe side. */
 #ifndef MGPU_IDS_H
 #define MGPU_IDS_H
 #include "native_sched/core/engine_types.h"

@@ -158,7 +158,7 @@ static int disable(struct groups *g, const struct group *group, enum need need)
     return is_gone(e, need == NEED_ENABLE) ? 0 : e;
 }
 
-/* Of a client without a subdevice, made before there were none: nothing stops what it has begun. */
+/* True for a group of a client without a subdevice, made by an older mgpud: nothing stops its work. */
 static bool is_beyond_reach(const struct groups *g, const struct group *group, enum need need)
 {
     return need == NEED_UNSCHEDULE && !may_run(g) && has_run(group) && !g->bulk[group->bulk].subdevice &&
@@ -259,7 +259,7 @@ int groups_run_step(struct groups *g)
     return step(g);
 }
 
-/* Without the lock, which the scheduler holds through a call to the driver, however long that takes. */
+/* Takes no lock: the scheduler holds it through a call to the driver, however long that takes. */
 uint32_t groups_suspend_status(const struct groups *g)
 {
     return atomic_load(&g->suspend_status);

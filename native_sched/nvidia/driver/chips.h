@@ -22,7 +22,7 @@ struct chip {
 const struct chip *chip_find(uint32_t architecture, uint32_t implementation);
 /* In order; NULL: there are no more. */
 const struct chip *chip_at(uint32_t i);
-/* Of a channel of that class on that chip (NULL: an unknown one, where the class alone tells): an older class
- * on Blackwell is the same hardware, without it. */
+/* True if USERD of such a channel has GP_GET. A chip of NULL is unknown, so the class alone tells. An older
+ * class on Blackwell is the same hardware, without it. */
 bool chip_shows_get(const struct chip *chip, uint32_t channel_class);
 #endif

@@ -155,9 +155,9 @@ struct driver_ops {
     /* Whether the process's descriptor `fd`, of its folder of descriptors, is of a file in the table. */
     bool (*known_file)(struct driver *d, pid_t pid, int dir, const char *fd, struct open_file *out);
 
-    /* Of each tenant the pid namespace whose processes may receive the driver's open files from others (0: it
-     * has none). No other process may, but those of the initial one, also while no mgpud runs. 1: so it is;
-     * 0: the kernel cannot keep them from it. NULL: nothing does. */
+    /* pid_ns: of each tenant the pid namespace whose processes may receive the driver's open files from
+     * others (0: it has none). All other processes but those of the initial namespace are kept from it, also
+     * while no mgpud runs. 1: they are; 0: the kernel cannot do that. NULL: nothing does. */
     int (*guard)(struct driver *d, const uint32_t *pid_ns, uint32_t tenants);
 
     /* Blocks until the last close of a file of the driver has begun: its id, or a negative errno. */

@@ -24,9 +24,9 @@ struct registers {
     uint32_t engines;         /* 0: not available */
 };
 
-/* bar: BAR0, mapped; registers_close() unmaps it. The number of engines, or a negative errno, and it is
- * unmapped; -ENODATA: of an engine that RM names, it is not known where its status is, or what is there does
- * not look like one. One that is not seen would make its tenant look idle, so then none is. */
+/* bar: BAR0, mapped; registers_close() unmaps it. Returns the number of engines, or a negative errno with the
+ * BAR unmapped. -ENODATA: the place of an engine's status is not known, or does not look like one. A single
+ * unseen engine would make its tenant look idle, so then none is read. */
 int registers_open(struct registers *r, const void *bar, size_t bytes, const struct chip *chip,
                    const struct runlist *runlist, uint32_t runlists);
 void registers_close(struct registers *r);

@@ -22,7 +22,7 @@ static inline size_t rm_list_at(uint32_t params_bytes, uint32_t list_bytes, uint
     return ((params_bytes + mask) & ~mask) + i * ((list_bytes + mask) & ~mask);
 }
 
-/* Of parameters whose lists lie behind them: with those. SIZE_MAX: no lists are as long. */
+/* The size of parameters with the lists that lie behind them. SIZE_MAX: no lists are as long. */
 static inline size_t rm_bytes_with_lists(uint32_t cmd, const void *params, uint32_t params_bytes)
 {
     const struct rm_row *row = rm_control_lists_of(cmd);

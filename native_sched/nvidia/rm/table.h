@@ -162,8 +162,9 @@ static inline int rm_uvm_params(const struct rm_table *t, uint32_t cmd)
     return rm_row_params(t, rm_command_row(t, cmd));
 }
 
-/* The mediator decides on that command of ioctl(): it is not passed, in some driver, or one of nvidia-uvm's
- * blocks of bare numbers has it, in which Linux has none. The filter notifies others beside these. */
+/* True if the mediator decides on that command of ioctl(): a driver has a row for it that is not passed, or
+ * it lies in a block of nvidia-uvm's bare numbers, where Linux has no command. The filter notifies others
+ * beside these. */
 bool rm_is_watched(uint32_t cmd);
 
 /* Of objects one after the other: compilers make a few comparisons of it. */

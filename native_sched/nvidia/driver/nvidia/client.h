@@ -58,7 +58,7 @@ int nvidia_client_map(const struct nvidia_client *c, const struct own_card *card
                       void **at);
 /* The card's registers, as many bytes as BAR0 has. RM lets clients of root map them. */
 int nvidia_client_registers(struct nvidia_client *c, const struct own_card *card, size_t bytes, void **at);
-/* Of the right to MIG instances, by its name in the driver's list. -ENOENT: there is none. */
+/* Opens the right to MIG instances by its name in the driver's list. -ENOENT: there is none. */
 int nvidia_client_capability(const struct nvidia_host *host, const char *name);
 
 /* The runlists of graphics, copy and video engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the

@@ -22,9 +22,9 @@ static int join_instance(struct nvidia_client *c, uint32_t parent, uint32_t *han
     return fd < 0 ? fd : nvidia_client_alloc(c, parent, handle, class_id, &of, sizeof(of));
 }
 
-/* To both: the engines that the runlists are asked of are those of the client's compute instance, by their
- * numbers there (kmigmgrGetInstanceRefFromDevice(), kmigmgrGetLocalToGlobalEngineType() in
- * kernel_mig_manager.c), as the engine types of channel groups are (kchangrpapiConstruct() in
+/* Subscribes to both instances. RM then takes engines in questions about runlists by their numbers in the
+ * client's compute instance (kmigmgrGetInstanceRefFromDevice(), kmigmgrGetLocalToGlobalEngineType() in
+ * kernel_mig_manager.c), as it does for channel groups (kchangrpapiConstruct() in
  * kernel_channel_group_api.c). */
 static int join_partition(struct nvidia_instance *i)
 {

@@ -59,7 +59,8 @@ uint64_t nvidia_reserved_tables(uint64_t bytes)
     return round_up(sum, CHUNK_BYTES);
 }
 
-/* To the largest page that the attributes ask for (gvaspaceApplyDefaultAlignment() in gpu_vaspace.c). */
+/* Rounds up to the largest page that the attributes ask for (gvaspaceApplyDefaultAlignment() in
+ * gpu_vaspace.c). */
 static uint64_t aligned(const struct rm_memory *mem)
 {
     static const uint32_t huge_shift[] = {21, 21, 29, 38};
@@ -68,7 +69,7 @@ static uint64_t aligned(const struct rm_memory *mem)
     return round_up(mem->size, 1ull << shift);
 }
 
-/* Without an address space's name it is in the device's own, which is made when it is first needed
+/* Virtual memory that names no address space is in the device's own, which RM makes when it is first needed
  * (vaspaceGetByHandleOrDeviceDefault() in vaspace.c). */
 static uint64_t virtual_bytes(const struct rm_memory *mem)
 {

@@ -182,7 +182,7 @@ static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, in
         return ours;
     if (fstat(ours, &st) < 0)
         return -errno;
-    /* Of nvidia-uvm it can be mapped, and is no pipe. */
+    /* A file of nvidia-uvm can be mapped and so is no pipe. */
     if ((S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode)) && files_find(d->files, st.st_dev, st.st_ino, out)) {
         if (out->tenant != t)
             return -EPERM;

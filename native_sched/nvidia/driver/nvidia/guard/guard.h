@@ -12,8 +12,8 @@ struct guard {
     uint32_t kept; /* tenants at the last call */
 };
 
-/* Of all tenants the pid namespaces whose processes may receive such files; 0: of one that has none. The
- * first call attaches the program. Returns the state; once it is on, an error is of this call alone. */
+/* pid_ns: of all tenants the namespaces whose processes may receive such files; 0: the tenant has none. The
+ * first call attaches the program. Returns the state; once it is on, an error concerns this call alone. */
 int guard_keep(struct guard *g, const struct nvidia_host *host, const uint32_t *pid_ns, uint32_t tenants);
 /* Without tenants it takes the program off. */
 void guard_close(struct guard *g, const struct nvidia_host *host);
