@@ -120,6 +120,17 @@ WAYS: dict[str, Callable[[Path, pytest.MonkeyPatch], Walk]] = {
 }
 
 
+def test_call_enters_the_dispatcher_and_managed_memory_as_often_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_mediated, "library", walking)
+    walk = call(tmp_path, monkeypatch)
+    rows = re.findall(r"^\| entries of `(.+)` \| \d+ \| (\d+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 2
+    for room, most in rows:
+        assert 0 < sum(count for file, count in walk.items() if file.startswith(room)) <= int(most), room
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_way_leads_through_no_more_files_than_the_page_says(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
