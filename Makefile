@@ -317,6 +317,7 @@ $(stamps)/installed: $(sources) $(folders) $(stamps)/build-tools
 	@echo 'build: mgpu into $(venv)'
 	@$(pip) install --no-build-isolation --no-deps --force-reinstall \
 		--config-settings=build-dir=$(BUILD)/meson $(setup_args) .
+	@mkdir -p $(BUILD)/bin && ln -sf '$(abspath $(bin))'/mgpu* $(BUILD)/bin
 	@touch $@
 
 $(releases)/%.made: tools/debian_root.py tests/engines.txt | $(stamps)/test-system $(stamps)/build-tools

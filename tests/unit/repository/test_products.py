@@ -1,5 +1,6 @@
 """The products' packages: each file is in one of them, and the node's does without the others."""
 
+import re
 import sys
 from importlib import metadata
 from pathlib import Path, PurePath
@@ -91,6 +92,32 @@ def test_every_installed_package_and_program_is_of_one_product() -> None:
 )
 def test_file_belongs_to_product(path: str, product: products.Product) -> None:
     assert products.of(PurePath(path)) == product
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """Cells of the first table below the heading, without its head."""
+    below = (REPOSITORY / page).read_text().partition(f"\n## {heading}\n")[2]
+    table = re.findall(r"^\|(.+)\|$", below.partition("\n## ")[0], re.MULTILINE)
+    return [[cell.strip(" `") for cell in row.split("|")] for row in table[2:]]
+
+
+def test_pages_name_the_products() -> None:
+    names = {product.name for product in products.ALL}
+    assert names < {row[0] for row in rows("README.md", "Five products")}
+    folders = {row[0]: row[1] for row in rows("docs/architecture.md", "Folders, and what each may import")}
+    packages = [path.parent.name for path in REPOSITORY.glob("*/__init__.py")]
+    shipped = [name for name in packages if name not in {"demo", "lab", "load", "tests", "tools"}]
+    assert len(shipped) > 5
+    assert {name: folders.get(name) for name in shipped} == {
+        name: products.of(PurePath("lib/python3/site-packages", name, "x.py")).name for name in shipped
+    }
+
+
+def test_folder_of_programs_has_none_of_others() -> None:
+    [folder] = re.findall(r"export PATH=\$PWD/(\S+):\$PATH", (REPOSITORY / "README.md").read_text())
+    found = [path.name for path in (PREFIX.parent / PurePath(folder).name).iterdir()]
+    assert {"mgpu", "mgpud"} <= set(found)
+    assert all(name.startswith("mgpu") for name in found)
 
 
 def test_node_s_package_imports_nothing_of_the_others() -> None:
