@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from oci_specs.bound_path import bind
+
 # sd_listen_fds(3)
 FDS_START = 3
 # Limits of one message of the kernel's, and of a line of sd_notify(3) with a name.
@@ -24,22 +26,39 @@ class FdStore:
     def __init__(self, path: Path, most: int) -> None:
         """path: where it is told what to store; most: how many descriptors."""
         self._most = most
-        self._path = path
+        self.path = path
         self.kept: list[tuple[str, int]] = []
-        path.unlink(missing_ok=True)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._socket.bind(os.fspath(path))
-        path.chmod(0o600)
+        self._bind()
         _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+    def _bind(self) -> None:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self._at = bind(made, os.fspath(self.path))
+        except OSError:
+            made.close()
+            raise
+        self._socket = made
+
+    def is_gone(self) -> bool:
+        """Somebody has removed its path: what is told from now on is not heard."""
+        return self._at.is_gone()
+
+    def serve_anew(self, pid: int) -> None:
+        """Once what the process pid has said so far is done. OSError: there is no place for it yet."""
+        self.read(pid)
+        before = self._socket
+        self._bind()
+        before.close()
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def close(self) -> None:
         self._socket.close()
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
         for _, fd in self.kept:
             os.close(fd)
         self.kept = []
@@ -61,7 +80,7 @@ class FdStore:
         for to, fd in enumerate(out_of_the_way, FDS_START):
             os.dup2(fd, to)
         os.closerange(end, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-        os.environ["NOTIFY_SOCKET"] = os.fspath(self._path)
+        os.environ["NOTIFY_SOCKET"] = os.fspath(self.path)
         os.environ["LISTEN_PID"] = str(os.getpid())
         os.environ["LISTEN_FDS"] = str(len(self.kept))
         os.environ["LISTEN_FDNAMES"] = ":".join(name for name, _ in self.kept)

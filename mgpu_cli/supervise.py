@@ -17,6 +17,7 @@ from typing import Self
 
 from mgpu_cli.fd_store import FdStore
 from mgpu_cli.kernel import die_with_parent
+from oci_specs.bound_path import LOOK_SECONDS
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -130,7 +131,23 @@ class Supervisor:
     def watch(self) -> None:
         """Return never: Stopped when asked to stop, Ended when a program ends that is not started again."""
         while True:
-            self._step(None)
+            self._step(LOOK_SECONDS)
+            for program in self._programs:
+                self._look_at_store(program)
+
+    def _look_at_store(self, program: _Program) -> None:
+        store = program.spec.store
+        if store is None or not store.is_gone():
+            return
+        before = store.fileno()
+        try:
+            store.serve_anew(program.process.pid)
+        except OSError:
+            # The file system may be full for a while.
+            return
+        self._selector.unregister(before)
+        self._selector.register(store, selectors.EVENT_READ, program)
+        self.told(f"{store.path} was removed, and is served anew")
 
     def _spawn(self, spec: _Spec, mode: str) -> _Program:
         log = self._log_dir / f"{spec.name}.log"

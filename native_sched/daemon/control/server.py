@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import socket
-import stat
 import struct
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from native_sched.daemon.log import LOG
+from oci_specs.bound_path import LOOK_SECONDS, BoundPath, bind
 from oci_specs.refusal import Refusal, quoted
 
 MESSAGE_MAX_BYTES = 128 << 10
@@ -25,7 +25,6 @@ _UCRED = struct.Struct("=iII")
 _SO_SNDBUFFORCE = 32
 _ACCEPT_PAUSE_SECONDS = 0.1
 _LISTEN_PAUSE_SECONDS = 0.5
-_LOOK_SECONDS = 1.0
 # Of connections; the kernel may allow fewer (net.core.somaxconn).
 _WAITING_MAX = 4096
 # Verbs that take milliseconds, and come by the hundred when a node starts.
@@ -95,11 +94,6 @@ def decode(data: bytes) -> dict[str, Any]:
     return message
 
 
-def _place(found: os.stat_result) -> tuple[int, int, int]:
-    """File systems give an inode's number to the next file at once."""
-    return found.st_dev, found.st_ino, found.st_mtime_ns
-
-
 class Server:
     """Answers requests by a table of verbs. validate(message) raises Refusal for what the schema forbids."""
 
@@ -115,7 +109,7 @@ class Server:
         self._dialogues = dialogues or {}
         self._validate = validate
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._at = (0, 0, 0)
+        self._at: BoundPath | None = None
         self._accepting: asyncio.Task[tuple[socket.socket, Any]] | None = None
         self._taken_away = False
         self._listens = False
@@ -134,29 +128,17 @@ class Server:
             LOG.error("not-listening", socket=self._path, why=error.strerror)
 
     def _listen(self) -> None:
-        with suppress(FileNotFoundError):
-            os.unlink(self._path)
         self._socket.close()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.bind(self._path)
-        self._at = _place(os.stat(self._path))
-        os.chmod(self._path, 0o600)
+        self._at = bind(self._socket, self._path)
         self._socket.listen(_WAITING_MAX)
         self._socket.setblocking(False)
-
-    def _is_gone(self) -> bool:
-        """Somebody has removed its path, or put another file there."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return True
-        return not stat.S_ISSOCK(found.st_mode) or _place(found) != self._at
 
     async def _watch(self) -> None:
         """Ends the accept() of a socket whose path is gone."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            if self._listens and self._is_gone() and self._accepting:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._listens and self._at and self._at.is_gone() and self._accepting:
                 self._taken_away = True
                 self._accepting.cancel()
 

@@ -2,13 +2,12 @@
 port."""
 
 import asyncio
-import os
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from native_sched.daemon.log import LOG, Log
+from oci_specs.bound_path import LOOK_SECONDS, BoundPath, bind
 
 _HEAD_MAX_BYTES = 8192
 _HEAD_TIMEOUT_S = 5.0
@@ -28,21 +27,39 @@ class MetricsServer:
         self._log = log
         self._clock = clock
         self._open = 0
+        self._on_path: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._servers: list[asyncio.Server] = []
         self._kept: dict[bool, tuple[float, bytes, str]] = {}
 
     async def listen_unix(self, path: str) -> None:
-        """Readable by root alone, as the control socket is."""
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+        """Readable by root alone, as the control socket is; served anew where its path is gone."""
+        self._watching = asyncio.create_task(self._watch(path, await self._listen_unix(path)))
+
+    async def _listen_unix(self, path: str) -> BoundPath:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.bind(path)
-            os.chmod(path, 0o600)
+            at = bind(made, path)
         except OSError:
             made.close()
             raise
-        self._servers.append(await asyncio.start_unix_server(self._unix, sock=made, limit=_HEAD_MAX_BYTES))
+        self._on_path = await asyncio.start_unix_server(self._unix, sock=made, limit=_HEAD_MAX_BYTES)
+        return at
+
+    async def _watch(self, path: str, at: BoundPath) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not at.is_gone():
+                continue
+            # The other socket stays until this one is there: the file system may be full for a while.
+            before = self._on_path
+            try:
+                at = await self._listen_unix(path)
+            except OSError:
+                continue
+            self._log.error("socket-gone", socket=path, action="served anew")
+            if before:
+                before.close()
 
     async def listen_tcp(self, address: str) -> None:
         """address: a loopback HOST:PORT, an IPv6 HOST in brackets."""
@@ -52,8 +69,11 @@ class MetricsServer:
         )
 
     def close(self) -> None:
-        for server in self._servers:
-            server.close()
+        if self._watching:
+            self._watching.cancel()
+        for server in (self._on_path, *self._servers):
+            if server:
+                server.close()
 
     async def _unix(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._session(reader, writer, 0.0)
