@@ -17,7 +17,7 @@ from tests.support.arbiter import Arbiter
 from tests.support.commands import run
 from tests.support.processes import others_here
 
-SOCKETS = "mgpud.sock", "seccomp.sock", "holder.sock", "metrics.sock"
+SOCKETS = "mgpud.sock", "seccomp.sock", "holder.sock", "metrics.sock", "notify.sock"
 # Whose absence a node that runs may meet: a package half installed, a driver that apt has replaced.
 HOUR_S, DAY_S = 3600.0, 86400.0
 JUMPS_S = (-30 * DAY_S, -HOUR_S, -1.0, 1.0, HOUR_S, 30 * DAY_S)

@@ -2,14 +2,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mgpu_cli import supervise
+from mgpu_cli.fd_store import FdStore
 from mgpu_cli.supervise import Ended, Stopped, Supervisor
 
 SERVES = ("sh", "-c", "trap 'echo $0 >> \"$1\"; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
@@ -178,3 +181,35 @@ def _gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+def test_store_whose_path_is_removed_is_served_anew(tmp_path: Path) -> None:
+    """Its program is told nothing, and stores by that path."""
+    path = tmp_path / "notify.sock"
+    said: list[str] = []
+    stores = "import os, socket, sys, time; print('ready', flush=True)\n"
+    stores += "link = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+    stores += "while True:\n time.sleep(0.1)\n try:\n  link.connect(os.environ['NOTIFY_SOCKET'])\n"
+    stores += "  socket.send_fds(link, [b'FDSTORE=1\\nFDNAME=' + sys.argv[1].encode()], [1])\n"
+    stores += " except OSError: pass\n"
+
+    def told(line: str) -> None:
+        said.append(line)
+        store.kept.clear()
+
+    with closing(FdStore(path, 10)) as store, Supervisor(tmp_path, told) as programs:
+        programs.start("one", [sys.executable, "-c", stores, "a"], store=store)
+        path.unlink()
+
+        def end_when_stored() -> None:
+            wait_for(lambda: bool(said and store.kept))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        ender = threading.Thread(target=end_when_stored)
+        ender.start()
+        with pytest.raises(Stopped):
+            programs.watch()
+        ender.join()
+        assert said == [f"{path} was removed, and is served anew"]
+        assert {name for name, _ in store.kept} == {"a"}
+    assert not path.exists()

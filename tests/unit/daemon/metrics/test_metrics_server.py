@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from native_sched.daemon.log import Log
 from native_sched.daemon.metrics import service as metrics_service
 from native_sched.daemon.metrics.server import _CONNECTIONS_MAX, TCP_AGE_S, MetricsServer
+from oci_specs.bound_path import LOOK_SECONDS
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 OPENMETRICS = b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n"
@@ -66,6 +67,49 @@ def test_unix_socket_of_roots_and_a_fresh_answer_each_time(tmp_path: Path) -> No
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert [answer.split(b"\r\n\r\n")[1] for answer in answers] == [b"p 1\n", b"p 2\n", b"o 3\n"]
     assert answers[0].startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n")
+
+
+@pytest.mark.parametrize("instead", [False, True], ids=["removed", "another file"])
+def test_socket_that_is_taken_away_is_served_anew(tmp_path: Path, instead: bool) -> None:
+    counting = Counting()
+    path = tmp_path / "metrics.sock"
+
+    async def talk() -> bytes:
+        await counting.server.listen_unix(os.fspath(path))
+        path.unlink()
+        if instead:
+            path.touch()
+        async with asyncio.timeout(60):
+            while not counting.log.recent():
+                await asyncio.sleep(0.05)
+        found = await ask(lambda: asyncio.open_unix_connection(path), GET)
+        counting.server.close()
+        return found
+
+    assert asyncio.run(talk()).endswith(b"p 1\n")
+    assert [entry.event for entry in counting.log.recent()] == ["socket-gone"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_path_that_cannot_be_had_again_is_waited_for(tmp_path: Path) -> None:
+    counting = Counting()
+    folder = tmp_path / "r"
+    folder.mkdir()
+
+    async def talk() -> bytes:
+        await counting.server.listen_unix(os.fspath(folder / "s"))
+        folder.rename(tmp_path / "away")
+        await asyncio.sleep(2 * LOOK_SECONDS)
+        assert not counting.log.recent()
+        folder.mkdir()
+        async with asyncio.timeout(60):
+            while not counting.log.recent():
+                await asyncio.sleep(0.05)
+        found = await ask(lambda: asyncio.open_unix_connection(folder / "s"), GET)
+        counting.server.close()
+        return found
+
+    assert asyncio.run(talk()).endswith(b"p 1\n")
 
 
 def test_frequent_scrapes_cost_one_collection(tmp_path: Path) -> None:
