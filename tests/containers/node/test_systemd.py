@@ -18,6 +18,8 @@ from runtime_hook import control
 from sim import cdi
 from tests.support import host
 from tests.support.asking import asking, is_served
+from tests.support.commands import attempt
+from tests.support.places import MGPU
 from tests.support.processes import daemon, kill_left_behind
 from tests.support.systemd import Manager, managing, reduced
 from tests.support.waiting import until
@@ -104,6 +106,30 @@ def test_containers_outlive_restarts_and_reloads(node: Node) -> None:
             until(node.serves, "mgpud serves")
             assert is_served(running), words
             until(lambda: node.stored() == 3, "it is stored once")
+
+
+def test_second_mgpu_beside_the_services_takes_nothing(node: Node) -> None:
+    state = node.state
+    sockets = [path for path in state.sockets if path != state.notify]
+    until(lambda: all(path.is_socket() for path in sockets), "all is served")
+
+    def places() -> list[int]:
+        return [path.stat().st_ino for path in sockets]
+
+    before = places()
+    holder = paths.libexec("mgpu-holder"), "--seccomp-socket", state.seccomp, "--mgpud-socket", state.holder
+    with asking(state.runtime) as (_, running):
+        for argv in [(MGPU, "up", "--root", state.path, "--sim", "v100-16"), holder]:
+            done = attempt(*argv)
+            assert done.status == 1
+            [line] = done.err.splitlines()
+            assert f"another mgpu-holder (pid {node.pid(HOLDER)})" in line
+            assert places() == before
+            assert is_served(running)
+        with asking(state.runtime) as (_, later):
+            assert is_served(later)
+    assert node.serves()
+    assert places() == before
 
 
 def test_store_is_emptied_by_a_stop(node: Node) -> None:
