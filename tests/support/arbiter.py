@@ -4,7 +4,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,15 @@ def until_empty(mgpu: Arbiter) -> None:
 
 
 @contextmanager
+def _without_store(path: Path) -> Iterator[None]:
+    """A folder is where the store's socket was, which `mgpu up` cannot take back."""
+    path.unlink()
+    path.mkdir()
+    yield
+    path.rmdir()
+
+
+@contextmanager
 def running(
     profiles: str = "v100-16:2",
     *,
@@ -164,9 +173,10 @@ def running(
             LOGS.add(path)
         try:
             # The last thing it does before it is up is to say how it is looked at.
-            with daemon(argv, log=log, ready=lambda: "To stop" in log.read_text(), env=env) as process:
-                if not stored:
-                    (root / "notify.sock").unlink()
+            with (
+                daemon(argv, log=log, ready=lambda: "To stop" in log.read_text(), env=env) as process,
+                nullcontext() if stored else _without_store(root / "notify.sock"),
+            ):
                 yield Arbiter(root, process.pid)
         finally:
             kill_left_behind(root)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -85,6 +86,15 @@ class Starter:
             time.sleep(0.01)
         return ended
 
+    def crash(self, *mgpu: int) -> None:
+        """Kill every container and these, none of which sees another's end."""
+        folder = self.home / "state"
+        states = [json.loads((path / "state.json").read_text()) for path in folder.iterdir()]
+        pids = [*mgpu, *(state["init_process_pid"] for state in states)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, number)
+
     def delete_all(self) -> None:
         for name in sorted(os.listdir(self.home / "state")) if (self.home / "state").is_dir() else ():
             attempt(*self.argv("runc", "delete", "--force", name))
@@ -130,3 +140,24 @@ def test_who_has_no_place_is_refused_soon(size: Size) -> None:
         assert holder.status(mgpu.root / "holder.sock").killed == 0
         many.delete_all()
         until_empty(mgpu)
+
+
+@pytest.mark.parametrize(
+    "cards", [2, pytest.param(4, marks=[pytest.mark.soak, pytest.mark.timeout(600)])], ids=["32", "64"]
+)
+def test_node_with_full_places_comes_up_again_in_one_pass(private_host: None, cards: int) -> None:
+    """After a crash of all at once, on a state folder that is still there."""
+    size = Size(cards, cards * PER_CARD)
+    with host.home("again") as base:
+        for generation in ("first", "again"):
+            with arbiter.running(f"v100-16:{size.cards}", root=base / "r") as mgpu, starter(mgpu) as many:
+                began_s = time.monotonic()
+                ended = many.at_once(size.places)
+                print(f"{generation}: {size.places} are up after {time.monotonic() - began_s:.1f} s")
+                assert [one for one in ended if one.status] == []
+                assert [row["state"] for row in mgpu.containers()] == ["bound"] * size.places
+                if generation == "first":
+                    many.crash(mgpu.pid, mgpu.pid_of("holder"), mgpu.pid_of("mgpud"))
+                    continue
+                many.delete_all()
+                until_empty(mgpu)
