@@ -86,13 +86,14 @@ part_sim := tests/sim
 part_lab := tests/lab
 # Once more, on another build or beside other engines.
 again := test-sanitized test-trixie
-on_sanitized_build = $(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
+on_sanitized_build = $(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='$(hardest) -m "not (daemon or bench or gpu or soak)"'
 # Of tests/unit: what looks at every source, and takes as long as all others.
 not_unit := $(addprefix tests/unit/repository/test_,linters.py count.py newcomer.py docs_contributing.py site.py)
 # Of these, what is timed, which tracing slows.
 timed := tests/unit/daemon/metrics/test_metrics_text.py::test_128_containers_in_20_ms
 ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
-printed_whole = >build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
+# Output is printed whole when the command has ended; until then a line a minute says how far it is.
+told = $(bin)/python -m tests.support.told $@ build/$@.log 60 env
 pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package'
 
 # meson and ninja come from the venv.
@@ -146,7 +147,7 @@ demo: $(stamps)/demo-system $(stamps)/installed $(image)
 # goes on.
 ifeq ($(PYTEST),)
 test: $(ready) $(engines_made)
-	@echo 'three runs of pytest at a time: what the others say is printed when they have ended'
+	@echo 'three runs of pytest at a time: what the others say is printed when they have ended, and a line a minute'
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going $(runs)
 else
 test: $(ready) $(engines_made)
@@ -157,20 +158,20 @@ run-containers:
 	@$(pytest) $(apart)
 
 run-others:
-	@$(pytest) $(addprefix --ignore=,$(apart) $(guests)) $(printed_whole)
+	@$(told) $(pytest) $(addprefix --ignore=,$(apart) $(guests))
 
 run-lab:
 	@echo "NVIDIA's own driver in a guest: what it decides, and guests that break"
-	@$(pytest) -s $(guests) $(printed_whole)
+	@$(told) $(pytest) -s $(guests)
 
 run-sanitized:
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
-	@$(on_sanitized_build) $(printed_whole)
+	@$(told) $(on_sanitized_build)
 
 # Nothing is made anew beside runs that use it: the first run's __pycache__ makes the sources' folders newer.
 run-trixie:
 	@echo 'once more, what is promised of every engine, with those of Debian 13'
-	@$(MAKE) --no-print-directory ready= engines-trixie $(printed_whole)
+	@$(told) $(MAKE) --no-print-directory ready= engines-trixie
 
 $(parts:%=test-%): test-%: $(ready) $(engines_made)
 	@$(pytest) $(part_$*) $(PYTEST)
@@ -185,7 +186,7 @@ engines-newest:
 	@$(MAKE) --no-print-directory --keep-going engines-sid engines-experimental engines-unified
 
 engines-%:
-	@$(MAKE) --no-print-directory test ENGINES=$* PYTEST='-q $(promised)'
+	@$(MAKE) --no-print-directory test ENGINES=$* PYTEST='$(promised)'
 
 # podman 6 takes no other hierarchy; containerd's CRI gives every sandbox a limit.
 engines-experimental:
