@@ -39,11 +39,12 @@ RING_BYTES = 8 + 16 * RING_CALLS
 SETTLE_S = 20.0
 
 
-def seed() -> int:
+def seed(usual: int | None = None) -> int:
     """Of this run, which MGPU_CHAOS_SEED repeats as far as the machine's own timing lets it; printed either
-    way.
+    way. usual: without that, instead of one by chance.
     """
-    chosen = int(os.environ.get(SEED) or random.SystemRandom().randrange(1 << 32))
+    usual = random.SystemRandom().randrange(1 << 32) if usual is None else usual
+    chosen = int(os.environ.get(SEED) or usual)
     print(f"{SEED}={chosen}")
     return chosen
 
