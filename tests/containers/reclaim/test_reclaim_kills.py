@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from subprocess import DEVNULL, PIPE
 
 import pytest
@@ -40,8 +41,8 @@ SEED, KILLS = 15, 5
 COPY_MIB_PER_MS = 2
 CHECKPOINT = "mgpu-checkpoint"
 # What is held takes half a second to copy. A call may take a fifth more than its copies, and a start of the
-# helper's.
-HELD_MIB, TRIES, MOST, HELPER_S = 1024, 3, 1.2, 0.15
+# helper's, which on a busy machine is told by calls that nothing is killed in.
+HELD_MIB, TRIES, MOST, HELPER_S, KILL_AFTER_S = 1024, 5, 1.2, 0.15, 0.2
 VICTIMS = ("mgpud",), (CHECKPOINT,), ("holder",), ("holder", "mgpud")
 
 
@@ -195,7 +196,7 @@ def waited(mgpu: Arbiter, online: Running, holds: Running, kills: int) -> tuple[
     entry, began_s = cards.timeline(admin, 0).next, time.monotonic()
     online.program.tell()
     for _ in range(kills):
-        time.sleep(0.2)
+        time.sleep(KILL_AFTER_S)
         kill(mgpu, (CHECKPOINT,))
     assert online.program.line().split()[:2] == ["took", "0"]
     took_s, spans = time.monotonic() - began_s, cards.timeline(admin, 0, entry).spans
@@ -208,18 +209,22 @@ def test_online_waits_for_the_copies_whatever_becomes_of_the_helper(mgpu: Arbite
     offline = {**OFFLINE, "mgpu.dev/memory-mib": str(2 * HELD_MIB)}
     with started(mgpu, built, offline, *holder(HELD_MIB)) as holds, taker(mgpu, built) as online:
         assert holds.program.line() == "held 0"
-        evicting, restoring = [], []
+        plain: list[tuple[float, float]] = []
+        evicting: list[tuple[float, float]] = []
+        restoring: list[tuple[float, float]] = []
         for _ in range(TRIES):
-            evicting.append(waited(mgpu, online, holds, 2))
-            turn(online)
-            holds.until("restoring")
-            restoring.append(waited(mgpu, online, holds, 1))
-            turn(online)
-            until(lambda: resting_state(holds) == "running", "it runs again")
-    print(evicting, restoring)
-    # A machine that is busy elsewhere may spoil any.
-    assert min(took_s - MOST * copied_s for took_s, copied_s in evicting) < HELPER_S
-    assert min(took_s for took_s, _ in restoring) < HELD_MIB / COPY_MIB_PER_MS / 1e3
+            for kills, found in ((0, plain), (2, evicting)):
+                found.append(waited(mgpu, online, holds, kills))
+                turn(online)
+                holds.until("restoring")
+                if kills:
+                    restoring.append(waited(mgpu, online, holds, 1))
+                    turn(online)
+                until(lambda: resting_state(holds) == "running", "it runs again")
+    print(plain, evicting, restoring)
+    helper_s = max(HELPER_S, 2 * median(took_s - copied_s for took_s, copied_s in plain))
+    assert median(took_s - MOST * copied_s for took_s, copied_s in evicting) < helper_s
+    assert median(took_s for took_s, _ in restoring) < KILL_AFTER_S + helper_s
 
 
 @pytest.fixture
