@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import attempt
+from tests.support.commands import attempt, run
 from tests.support.places import REPOSITORY
+from tools.subject import amiss
+
+# Every commit after this one is judged.
+BASE = "881569969b4f"
+GIT = ("git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY))
 
 
 def judged(tmp_path: Path, message: str) -> tuple[int, str]:
@@ -47,3 +52,10 @@ def test_other_subject_is_refused_in_a_line(tmp_path: Path, subject: str, why: s
     assert status == 1
     assert len(printed.splitlines()) == 1
     assert why in printed
+
+
+def test_commits_since_the_base_have_imperatives() -> None:
+    if attempt(*GIT, "merge-base", "--is-ancestor", BASE, "HEAD").status:
+        pytest.skip("no history from there: a source archive or a shallow clone")
+    subjects = run(*GIT, "log", "--no-merges", "--format=%s", f"{BASE}..").splitlines()
+    assert [f"{subject}: {why}" for subject in subjects if (why := amiss(subject))] == []
