@@ -54,11 +54,13 @@ def test_memory_of_a_peer_is_charged_where_it_lies(two: Arbiter, built: Programs
     until(lambda: two.used_bytes() == [0, 0], "nothing is left of it")
 
 
-def test_cards_of_two_containers_are_no_peers(two: Arbiter, built: Programs) -> None:
+@pytest.mark.parametrize("others", [{}, {"MGPU_MEMORY_MIB": "2048"}], ids=["whole", "share"])
+def test_cards_of_two_containers_are_no_peers(two: Arbiter, built: Programs, others: dict[str, str]) -> None:
+    """The first has a whole card, and the other card is another's or shared."""
     refused = f"enabled {nv.NV_ERR_INVALID_DEVICE:#x} mapped {nv.NV_ERR_INVALID_DEVICE:#x}"
     with (
         peers(two, built, MGPU_GPUS="1") as one,
-        peers(two, built, MGPU_GPUS="1") as other,
+        peers(two, built, MGPU_GPUS="1", **others) as other,
     ):
         assert [step(running) for running in (one, other)] == [refused, refused]
         assert [step(running) for running in (one, other)] == ["again 0"] * 2
