@@ -51,15 +51,16 @@ class MetricsServer:
             await asyncio.sleep(LOOK_SECONDS)
             if not at.is_gone():
                 continue
-            # The other socket stays until this one is there: the file system may be full for a while.
-            before = self._on_path
+            # Before the next one is there: at a server's end asyncio of Python 3.13 removes the path where
+            # its inode has the number of the server's, which the next may have been given.
+            if self._on_path:
+                self._on_path.close()
             try:
                 at = await self._listen_unix(path)
             except OSError:
+                # The file system may be full for a while.
                 continue
             self._log.error("socket-gone", socket=path, action="served anew")
-            if before:
-                before.close()
 
     async def listen_tcp(self, address: str) -> None:
         """address: a loopback HOST:PORT, an IPv6 HOST in brackets."""
