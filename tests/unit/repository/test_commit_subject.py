@@ -10,7 +10,7 @@ from tests.support.places import REPOSITORY
 from tools.subject import amiss
 
 # Every commit after this one is judged.
-BASE = "881569969b4f"
+BASE = "c28b9d3da9a2"
 GIT = ("git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY))
 
 
