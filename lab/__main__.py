@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from lab import collection, pairs, runner, shell, verdicts
-from lab.claims import Claim
 from lab.error import LabError
 from lab.guests import GuestSpec
 from lab.places import BUILD, LAB
@@ -111,7 +110,7 @@ def judge(specs: Sequence[GuestSpec], named: Sequence[collection.Named], say: Ca
     failed = False
     for spec in specs:
         judged = found.setdefault(f"{spec.pair.name}, {spec.chip}", [])
-        of_pair = [test for test in named if _is_for(test.claim, spec)]
+        of_pair = [test for test in named if _is_for(test, spec, say)]
         for cards in sorted({max(test.claim.cards, spec.cards) for test in of_pair}):
             some = [test for test in of_pair if max(test.claim.cards, spec.cards) == cards]
             say(f"lab: {spec.pair.name}, {cards} x {spec.chip}")
@@ -127,8 +126,13 @@ def judge(specs: Sequence[GuestSpec], named: Sequence[collection.Named], say: Ca
     return int(failed)
 
 
-def _is_for(claim: Claim, spec: GuestSpec) -> bool:
-    return spec.pair.driver.branch >= claim.since and spec.chip not in claim.not_on
+def _is_for(test: collection.Named, spec: GuestSpec, say: Callable[[str], None]) -> bool:
+    """Of a chip that it is not for the reason is said."""
+    for chip, reason in test.claim.not_on:
+        if chip == spec.chip:
+            say(f"lab: {test.name} is not for {chip}: {reason}")
+            return False
+    return spec.pair.driver.branch >= test.claim.since
 
 
 if __name__ == "__main__":

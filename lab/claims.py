@@ -22,8 +22,8 @@ class Claim:
     whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer
     would change what it asserts. limit_s: the guest's time, after which the test has failed. long: `make
     lab` leaves it out, but for a sample of those. cards: how many it takes; more than one are a guest of
-    their own. since: the oldest branch of the driver that it is for; not_on: chips that it is not for.
-    alone: nobody else has a card open, so it comes after all others.
+    their own. since: the oldest branch of the driver that it is for; not_on: chips that it is not for,
+    each with the reason. alone: nobody else has a card open, so it comes after all others.
     """
 
     rows: tuple[str, ...]
@@ -34,7 +34,7 @@ class Claim:
     cards: int = 1
     sample: bool = False
     since: int = 0
-    not_on: tuple[str, ...] = ()
+    not_on: tuple[tuple[str, str], ...] = ()
     alone: bool = False
 
 
@@ -47,11 +47,12 @@ def decides(
     cards: int = 1,
     sample: bool = False,
     since: int = 0,
-    not_on: tuple[str, ...] = (),
+    not_on: dict[str, str] | None = None,
     alone: bool = False,
 ) -> Callable[[Test], Test]:
     reasons = tuple((whatever or {}).items())
-    claim = Claim(rows, rests_on, reasons, limit_s, long, cards, sample, since, not_on, alone)
+    chips = tuple((not_on or {}).items())
+    claim = Claim(rows, rests_on, reasons, limit_s, long, cards, sample, since, chips, alone)
 
     def named(test: Test) -> Test:
         test.claim = claim  # type: ignore[attr-defined]

@@ -34,6 +34,8 @@ GRAPHICS = 1
 # Of 0x20800179 in 570, 560, 550, 545 and 535.
 RUNLIST_BYTES = (1008, 672, 512, 504, 496)
 RANGE, RANGE_BYTES = 0x300000000, 64 * MIB
+# PDB_PROP_GPU_MOVE_CTX_BUFFERS_TO_PMA is of Ampere and later.
+NONE_TAKEN = {"tu104": "RM takes contexts and instance blocks from a reserve that HEAP_FREE does not count"}
 
 
 def group(client: Client, engine: int = GRAPHICS) -> int:
@@ -135,6 +137,7 @@ def channel_needs_its_address_space() -> None:
 @decides(
     "a group that is unregistered after its FREE has let go of its memory when the call returns",
     whatever=CHANNEL_MADE,
+    not_on=NONE_TAKEN,
 )
 def unregistered_group_lets_go() -> None:
     work = Working()
@@ -167,7 +170,7 @@ def userd_is_shared() -> None:
     assert in_child(arbiter) == [0, 0, 0, 0]
 
 
-@decides(rests_on=("NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO",))
+@decides(rests_on=("NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO",), not_on=NONE_TAKEN)
 def group_takes_its_contexts() -> None:
     """Decides nothing: how much contexts take is the firmware's word."""
     client = Client()

@@ -4,7 +4,7 @@ import struct
 
 from lab.claims import decides
 from lab.tests.answers import CHANNEL_MADE, OWN_SPACE, REGISTERED
-from lab.tests.groups import Working, channel, group
+from lab.tests.groups import NONE_TAKEN, Working, channel, group
 from lab.tests.nv import DEVICE, IS_VIRTUAL, LAZY, MIB, SPACE, SPARSE, VIRTUAL, Client, memory, vaspace
 from lab.tests.uvm import BASE, Registered
 from tests.support.rm_numbers import FERMI_CONTEXT_SHARE_A
@@ -45,6 +45,7 @@ def sparse_reserves_its_tables() -> None:
     "which stay when all but one have ended",
     whatever=CHANNEL_MADE,
     limit_s=120,
+    not_on=NONE_TAKEN,
 )
 def channels_of_a_group() -> None:
     work = Working()

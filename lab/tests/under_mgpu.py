@@ -21,8 +21,8 @@ from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 
 # Where tinygrad's structs begin to be the driver's.
 TINYGRAD_SINCE = 550
-# Its NV backend knows no compute class of Hopper's, in 0.11 and in 0.14.
-TINYGRAD_NOT_ON = ("gh100",)
+# In 0.11 and in 0.14.
+TINYGRAD_NOT_ON = {"gh100": "tinygrad's NV backend knows no compute class of Hopper's"}
 # An emulated processor, and mgpud starts in the first of them.
 PATIENCE_S, LIMIT_S = 60, 400
 STILL_S = 3.0

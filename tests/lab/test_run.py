@@ -39,6 +39,22 @@ def test_guest_that_breaks_leaves_the_other_pairs_and_what_it_had_decided(
     assert said[-1].startswith("lab: 1 rows decided on each of 2 pairs and chips")
 
 
+def test_chips_that_a_test_is_not_for_are_said_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Named("lab.tests.file:one", Claim((), (), (), 60, False, not_on=(("tu104", "no reserve"),)))
+    ran: list[str] = []
+
+    def run(spec: GuestSpec, some: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
+        ran.extend(spec.chip for _ in some)
+        yield Verdict(one.name, PASSED, "", ())
+
+    monkeypatch.setattr(runner, "run", run)
+    said: list[str] = []
+    specs = [GuestSpec(pairs.PAIRS[0], Path("card"), chip) for chip in ("tu104", "ga102")]
+    assert judge(specs, [one], said.append) == 0
+    assert ran == ["ga102"]
+    assert said[0] == "lab: file.one is not for tu104: no reserve"
+
+
 def test_modules_of_one_kernel_are_not_put_into_every_pairs_guest(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["--every-pair", "--modules", str(tmp_path)])
     assert (done.exit_code, done.output) == (
