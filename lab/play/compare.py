@@ -1,8 +1,8 @@
 """Compares what two drivers answered to the same calls, and writes docs/driver-differences.md.
 
 answers/*.tsv are NVIDIA's answers: case, call, result, with driver, kernel and date at the top.
-differences.tsv has each known difference from them, with its owner. A difference without a row, and a row
-without its difference, fail tests/sim/test_driver_answers.py.
+differences.tsv has each known difference from them, with its owner and who is wrong. A difference without a
+row, and a row without its difference, fail tests/sim/test_driver_answers.py.
 """
 
 from collections import Counter
@@ -26,6 +26,12 @@ OWNERS = {
     "gsp": "Rests on an answer of the emulated firmware: not counted",
 }
 
+WRONG = {
+    "simulated": "the simulated GPU",
+    "neither": "neither",
+    "unknown": "nobody knows",
+}
+
 Key = tuple[str, str, int]  # case, call, which one of this call in the case
 Answers = dict[Key, str]
 
@@ -38,6 +44,7 @@ class Difference:
     simulated: str
     nvidia: str
     owner: str
+    wrong: str
     reason: str
 
     @property
@@ -102,14 +109,21 @@ def page() -> str:
         f"{counts['cannot']} are what a simulated GPU cannot be, {counts['gsp']} rest on the emulated firmware.",
     ]
     for owner, title in OWNERS.items():
-        cases: dict[str, list[Difference]] = {}
+        out += [
+            "",
+            f"## {title}",
+            "",
+            "| case | calls | the first: simulated, NVIDIA's | who was wrong | why |",
+        ]
+        out.append("|---|---|---|---|---|")
+        cases: dict[tuple[str, str], list[Difference]] = {}
         for row in rows:
             if row.owner == owner:
-                cases.setdefault(row.case, []).append(row)
-        out += ["", f"## {title}", "", "| case | calls | the first: simulated, NVIDIA's |", "|---|---|---|"]
-        for case, of in cases.items():
-            answered = f"{named(of[0].simulated, names)}, {named(of[0].nvidia, names)}"
-            out.append(f"| {case.replace('.', ': ', 1)} | {len(of)} | `{of[0].call}`: {answered} |")
+                cases.setdefault((row.case, row.reason), []).append(row)
+        for (case, reason), of in cases.items():
+            answered = f"`{of[0].call}`: {named(of[0].simulated, names)}, {named(of[0].nvidia, names)}"
+            told = (case.replace(".", ": ", 1), str(len(of)), answered, WRONG[of[0].wrong], reason)
+            out.append(f"| {' | '.join(told)} |")
     return "\n".join(out) + "\n"
 
 

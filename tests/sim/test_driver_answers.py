@@ -44,7 +44,8 @@ def test_fewer_differences_are_open_and_never_more() -> None:
     rows = compare.known()
     assert sum(row.owner == "open" for row in rows) <= OPEN
     assert {row.owner for row in rows} <= set(compare.OWNERS)
-    assert all(row.reason != "-" for row in rows if row.owner != "gsp")
+    assert {row.wrong for row in rows} <= set(compare.WRONG)
+    assert all(row.reason for row in rows)
 
 
 def test_page_is_written_from_the_tables() -> None:
