@@ -5,8 +5,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -14,12 +16,15 @@ from lab import collection, pairs, runner, shell, verdicts
 from lab.error import LabError
 from lab.guests import GuestSpec
 from lab.places import BUILD, LAB
-from lab.play import compare
+from lab.play import compare, simulated
 
 CARD = BUILD / "meson/lab/card/mgpu-labcard"
 RESULTS = LAB / "results"
 # The first pair is tried on these, too: another firmware starts the GSP, and page tables have one level more.
 OTHER_CHIPS = ("gh100",)
+PLAYED = "play.answers_are_those_recorded"
+
+Found = dict[str, list[verdicts.Verdict]]  # by pair and chip
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -106,10 +111,31 @@ def _say(line: str) -> None:
 
 def judge(specs: Sequence[GuestSpec], named: Sequence[collection.Named], say: Callable[[str], None]) -> int:
     """A guest that breaks ends its own tests. The exit status."""
-    found: dict[str, list[verdicts.Verdict]] = {}
+    with ThreadPoolExecutor(1) as beside:
+        # It waits for most of its time, and takes nothing from the guests.
+        playing = beside.submit(_simulated) if any(test.name == PLAYED for test in named) else None
+        found, failed = _judged(specs, named, say)
+        for line in verdicts.disagreements(found):
+            say(line)
+        differences = None
+        if playing and any(_played(spec, found[_machine(spec)]) for spec in specs):
+            differs = playing.result()
+            differences, unlisted = compare.still_open(differs), compare.unlisted(differs)
+            for key in unlisted:
+                say(f"lab: the simulated card answers otherwise than differences.tsv says: {key}")
+            failed |= bool(unlisted)
+    say(verdicts.last_line(found.values(), differences))
+    return int(failed)
+
+
+def _judged(
+    specs: Sequence[GuestSpec], named: Sequence[collection.Named], say: Callable[[str], None]
+) -> tuple[Found, bool]:
+    """And whether anything failed."""
+    found: Found = {}
     failed = False
     for spec in specs:
-        judged = found.setdefault(f"{spec.pair.name}, {spec.chip}", [])
+        judged = found.setdefault(_machine(spec), [])
         of_pair = [test for test in named if _is_for(test, spec, say)]
         for cards in sorted({max(test.claim.cards, spec.cards) for test in of_pair}):
             some = [test for test in of_pair if max(test.claim.cards, spec.cards) == cards]
@@ -121,18 +147,34 @@ def judge(specs: Sequence[GuestSpec], named: Sequence[collection.Named], say: Ca
             except LabError as error:
                 say(f"lab: {error}")
                 failed = True
-    for line in (*verdicts.disagreements(found), verdicts.last_line(found.values(), compare.still_open())):
-        say(line)
-    return int(failed)
+    return found, failed
+
+
+def _machine(spec: GuestSpec) -> str:
+    return f"{spec.pair.name}, {spec.chip}"
 
 
 def _is_for(test: collection.Named, spec: GuestSpec, say: Callable[[str], None]) -> bool:
     """Of a chip that it is not for the reason is said."""
-    for chip, reason in test.claim.not_on:
+    claim, driver = test.claim, spec.pair.driver
+    for chip, reason in claim.not_on:
         if chip == spec.chip:
             say(f"lab: {test.name} is not for {chip}: {reason}")
             return False
-    return spec.pair.driver.branch >= test.claim.since
+    return driver.branch >= claim.since and driver.version in (claim.drivers or (driver.version,))
+
+
+def _played(spec: GuestSpec, judged: Sequence[verdicts.Verdict]) -> bool:
+    """Whether the answers with which the simulated card is compared were NVIDIA's in this very run."""
+    if (spec.pair.driver.version, spec.chip) != (compare.DRIVER, compare.CHIP):
+        return False
+    return any(verdict.test == PLAYED and verdict.state != verdicts.FAILED for verdict in judged)
+
+
+def _simulated() -> compare.Differences:
+    """How the simulated card as it is built now differs from what is recorded."""
+    with TemporaryDirectory(prefix="mgpu-lab-") as folder:
+        return compare.differ(simulated.answers(Path(folder)), compare.recorded())
 
 
 if __name__ == "__main__":

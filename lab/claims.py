@@ -22,8 +22,9 @@ class Claim:
     whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer
     would change what it asserts. limit_s: the guest's time, after which the test has failed. long: `make
     lab` leaves it out, but for a sample of those. cards: how many it takes; more than one are a guest of
-    their own. since: the oldest branch of the driver that it is for; not_on: chips that it is not for,
-    each with the reason. alone: nobody else has a card open, so it comes after all others.
+    their own. since: the oldest branch of the driver that it is for; drivers: the versions, if not all;
+    not_on: chips that it is not for, each with the reason. alone: nobody else has a card open. It comes
+    after the others that are as long.
     """
 
     rows: tuple[str, ...]
@@ -36,6 +37,7 @@ class Claim:
     since: int = 0
     not_on: tuple[tuple[str, str], ...] = ()
     alone: bool = False
+    drivers: tuple[str, ...] = ()
 
 
 def decides(
@@ -49,10 +51,11 @@ def decides(
     since: int = 0,
     not_on: dict[str, str] | None = None,
     alone: bool = False,
+    drivers: tuple[str, ...] = (),
 ) -> Callable[[Test], Test]:
     reasons = tuple((whatever or {}).items())
     chips = tuple((not_on or {}).items())
-    claim = Claim(rows, rests_on, reasons, limit_s, long, cards, sample, since, chips, alone)
+    claim = Claim(rows, rests_on, reasons, limit_s, long, cards, sample, since, chips, alone, drivers)
 
     def named(test: Test) -> Test:
         test.claim = claim  # type: ignore[attr-defined]

@@ -17,10 +17,11 @@ BUSYBOX = Path("/usr/bin/busybox")
 NEEDED_BY_ROOT = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "crc32c_intel")
 # What a test may import of the repository, beside mgpu as it is installed in the guest.
 SOURCES = ("lab", "tests", "tools", "native_sched/nvidia/rm", "sim")
-SUFFIXES = frozenset({".py", ".sh", ".tsv", ".def", ".h", ".c", ".txt", ".json"})
+SUFFIXES = frozenset({".py", ".sh", ".tsv", ".play", ".def", ".h", ".c", ".txt", ".json"})
 # From a start to the agent's first word, on a host that does much else.
 BOOT_S = 400
 ENGINE = "libmgpu_engine.so"
+FIRMWARE = "firmware_class.path=/lab/firmware"
 QUICK, SYSTEMD = "/lab/lab/guest/init.sh", "/sbin/init"
 MOUNTS = """\
 mount -t ext4 /dev/vda /root
@@ -77,7 +78,7 @@ def prepared(spec: GuestSpec) -> Iterator[Prepared]:
             initramfs=folder / "initramfs",
             disks=[qemu.Disk(images.root_image(kernel)), qemu.Disk(images.project_image(kernel.guest))],
             cards=sockets,
-            append=" ".join(("firmware_class.path=/lab/firmware", kernel.boot, spec.append)).rstrip(),
+            append=" ".join((f"lab.chip={spec.chip} {FIRMWARE}", kernel.boot, spec.append)).rstrip(),
         )
         guest.initramfs.write_bytes(_initramfs(spec))
         reports = [folder / f"answers{number}.jsonl" for number in range(spec.cards)]

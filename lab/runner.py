@@ -29,8 +29,13 @@ def run(spec: GuestSpec, tests: Sequence[Named], say: Callable[[str], None]) -> 
         # Before any test: what the GSP says as a card is attached falls into none.
         attached = guest.machine.ask({"attach": spec.cards}, ATTACH_S)
         lap("attached")
+        held = spec.cards
         for file, some in groupby(tests, lambda test: test.name.partition(".")[0]):
             for test in some:
+                wanted = 0 if test.claim.alone else spec.cards
+                if wanted != held:
+                    guest.machine.ask({"attach": wanted}, ATTACH_S)
+                    held = wanted
                 verdict = _verdict(guest, test, not_asked(spec.pair.driver.branch))
                 say(verdict.line())
                 yield verdict
@@ -43,8 +48,6 @@ def run(spec: GuestSpec, tests: Sequence[Named], say: Callable[[str], None]) -> 
 def _verdict(guest: Running, test: Named, unasked: Collection[str]) -> Verdict:
     marks = [report.stat().st_size for report in guest.reports]
     limit_s = test.claim.limit_s
-    if test.claim.alone:
-        guest.machine.ask({"attach": 0}, ATTACH_S)
     done = guest.machine.ask({"run": test.place, "limit_s": limit_s}, limit_s * PATIENCE)
     held = [report.read_bytes() for report in guest.reports]
     before = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[:mark])]

@@ -83,11 +83,12 @@ def disagreements(found: Mapping[str, Sequence[Verdict]]) -> list[str]:
     ]
 
 
-def last_line(found: Collection[Sequence[Verdict]], differences: int) -> str:
-    """The rows that every pair and chip decides."""
+def last_line(found: Collection[Sequence[Verdict]], differences: int | None) -> str:
+    """The rows that every pair and chip decides. differences: None: not played."""
     rows = set.intersection(*map(decided, found))
     on = f" on each of {len(found)} pairs and chips" if len(found) > 1 else ""
-    return f"lab: {len(rows)} rows decided{on}, {differences} differences open"
+    told = "differences not played" if differences is None else f"{differences} differences open"
+    return f"lab: {len(rows)} rows decided{on}, {told}"
 
 
 def _made_up(answers: Iterable[Answer]) -> set[str]:

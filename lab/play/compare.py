@@ -1,8 +1,9 @@
 """Compares what two drivers answered to the same calls, and writes docs/driver-differences.md.
 
-answers/*.tsv are NVIDIA's answers: case, call, result, with driver, kernel and date at the top.
-differences.tsv has each known difference from them, with its owner and who is wrong. A difference without a
-row, and a row without its difference, fail tests/sim/test_driver_answers.py.
+answers/550.163.01.tsv are NVIDIA's answers: case, call, result, with driver, kernel and date at the top.
+others.tsv has what another driver or card of NVIDIA's answers otherwise; lab/tests/play.py plays all in a
+guest. differences.tsv has each known difference of the simulated GPU, with its owner and who is wrong. A
+difference without a row, and a row without its difference, fail tests/sim/test_driver_answers.py.
 """
 
 from collections import Counter
@@ -14,7 +15,10 @@ from lab.play.player import DONE
 from lab.play.script import QUIET
 
 HERE = Path(__file__).parent
-ANSWERS = HERE / "answers" / "550.163.01.tsv"
+# What the recorded answers are of; others.tsv has the rest.
+DRIVER, CHIP = "550.163.01", "ga102"
+ANSWERS = HERE / "answers" / f"{DRIVER}.tsv"
+OTHERS = HERE / "others.tsv"
 DIFFERENCES = HERE / "differences.tsv"
 STATUSES = HERE.parents[1] / "native_sched/nvidia/rm/facts/status.tsv"
 PAGE = HERE.parents[1] / "docs/driver-differences.md"
@@ -34,6 +38,7 @@ WRONG = {
 
 Key = tuple[str, str, int]  # case, call, which one of this call in the case
 Answers = dict[Key, str]
+Differences = dict[Key, tuple[str, str]]  # simulated, NVIDIA's
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def answers(lines: Iterable[str]) -> Answers:
     return found
 
 
-def differ(simulated: Answers, nvidia: Answers) -> dict[Key, tuple[str, str]]:
+def differ(simulated: Answers, nvidia: Answers) -> Differences:
     """A line of a macro that was done is in neither list."""
     found = {}
     for key in {**simulated, **nvidia}:
@@ -79,8 +84,30 @@ def known(path: Path = DIFFERENCES) -> list[Difference]:
     return [Difference(row[0], row[1], int(row[2]), *row[3:]) for row in rows]
 
 
-def still_open() -> int:
-    return sum(row.owner == "open" for row in known())
+def others(path: Path = OTHERS) -> list[Difference]:
+    """nvidia: what it answers there; owner: where, a driver's version or a chip. simulated: what it
+    answers on the first driver and card.
+    """
+    rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    return [Difference(row[0], row[1], int(row[2]), row[3], row[4], row[5], "", row[6]) for row in rows]
+
+
+def recorded(*on: str) -> Answers:
+    """NVIDIA's answers on the first driver and card, or with what is said of others."""
+    first = answers(ANSWERS.read_text().splitlines())
+    return first | {row.key: row.nvidia for row in others() if row.owner in on}
+
+
+def unlisted(found: Differences) -> list[Key]:
+    """What differs and is not in the table so, and what is there and does not."""
+    listed = {row.key: (row.simulated, row.nvidia) for row in known()}
+    return [key for key in {**listed, **found} if listed.get(key) != found.get(key)]
+
+
+def still_open(found: Differences) -> int:
+    """Of differences those whose owner is nobody else."""
+    owned = {row.key for row in known() if row.owner != "open"}
+    return len(found.keys() - owned)
 
 
 def named(result: str, names: dict[int, str]) -> str:
@@ -97,33 +124,35 @@ def status_names() -> dict[int, str]:
     return {int(row[1], 16): row[0] for row in rows}
 
 
+def _table(answered: str, told: str, rows: Iterable[tuple[str, Difference]]) -> list[str]:
+    """Those of a case that have one reason are together. With each: what is told of it besides."""
+    names = status_names()
+    out = ["", f"| case | calls | the first: {answered} | {told} | why |", "|---|---|---|---|---|"]
+    cases: dict[tuple[str, str, str], list[Difference]] = {}
+    for besides, row in rows:
+        cases.setdefault((besides, row.case, row.reason), []).append(row)
+    for (besides, case, reason), of in cases.items():
+        pair = f"`{of[0].call}`: {named(of[0].simulated, names)}, {named(of[0].nvidia, names)}"
+        out.append(f"| {case.replace('.', ': ', 1)} | {len(of)} | {pair} | {besides} | {reason} |")
+    return out
+
+
 def page() -> str:
     """What people write stays: all above what was recorded."""
-    names, rows = status_names(), known()
+    rows = known()
     counts = Counter(row.owner for row in rows)
-    recorded = ANSWERS.read_text().splitlines()
+    made = ANSWERS.read_text().splitlines()
     out = [
         PAGE.read_text().partition(f"\n{FIRST_MADE}")[0],
-        f"{FIRST_MADE}{recorded[0].lstrip('# ')}. {len(answers(recorded))} calls were played. "
+        f"{FIRST_MADE}{made[0].lstrip('# ')}. {len(answers(made))} calls were played. "
         f"{len(rows)} of them differed: {counts['open']} are open, "
         f"{counts['cannot']} are what a simulated GPU cannot be, {counts['gsp']} rest on the emulated firmware.",
     ]
     for owner, title in OWNERS.items():
-        out += [
-            "",
-            f"## {title}",
-            "",
-            "| case | calls | the first: simulated, NVIDIA's | who was wrong | why |",
-        ]
-        out.append("|---|---|---|---|---|")
-        cases: dict[tuple[str, str], list[Difference]] = {}
-        for row in rows:
-            if row.owner == owner:
-                cases.setdefault((row.case, row.reason), []).append(row)
-        for (case, reason), of in cases.items():
-            answered = f"`{of[0].call}`: {named(of[0].simulated, names)}, {named(of[0].nvidia, names)}"
-            told = (case.replace(".", ": ", 1), str(len(of)), answered, WRONG[of[0].wrong], reason)
-            out.append(f"| {' | '.join(told)} |")
+        some = [(WRONG[row.wrong], row) for row in rows if row.owner == owner]
+        out += ["", f"## {title}", *_table("simulated, NVIDIA's", "who was wrong", some)]
+    elsewhere = _table(f"{DRIVER} on {CHIP.upper()}, there", "where", ((row.owner, row) for row in others()))
+    out += ["", "## What another driver or card of NVIDIA's answers otherwise", *elsewhere]
     return "\n".join(out) + "\n"
 
 

@@ -17,7 +17,7 @@ from lab.play.memory import FAILED, Memory, libc
 from lab.play.script import Case, Field, Step
 from tests.support import rm_numbers as rm
 
-FB_INFO_BYTES, PID_INFO_BYTES, GID_BYTES, GID_BINARY = 444, 14408, 268, 2
+PID_INFO_BYTES, GID_BYTES, GID_BINARY = 14408, 268, 2
 READ_WRITE, SHARED, FIXED = 3, 1, 0x10
 LISTS_ALIGNMENT = 16
 DONE = ("0", "0x0")
@@ -40,8 +40,8 @@ class Played(Exception):
 
 
 class Player:
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
+    def __init__(self, driver: Driver, fb_info_bytes: int) -> None:
+        self.driver, self.fb_info_bytes = driver, fb_info_bytes
         self.gpu_id = 0
         self.uuid = bytes(16)
         self.forget()
@@ -341,7 +341,7 @@ class Player:
         """heap CLIENT SUBDEVICE: by how many KiB free memory has shrunk since this was asked last"""
         client = self.client(step.words[0])
         subdevice = self.value(step.words[1])
-        info = Memory(FB_INFO_BYTES)
+        info = Memory(self.fb_info_bytes)
         struct.pack_into("<III", info.bytes, 0, 1, rm.NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE, 0)
         status = self.rm_control(client, subdevice, rm.NV2080_CTRL_CMD_FB_GET_INFO_V2, info)
         (free,) = struct.unpack_from("<I", info.bytes, 8)

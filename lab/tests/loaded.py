@@ -13,6 +13,12 @@ def version() -> str:
     return Path("/sys/module/nvidia/version").read_text().strip()
 
 
+def chip() -> str:
+    """Which one the card plays."""
+    words = dict(word.partition("=")[::2] for word in Path("/proc/cmdline").read_text().split())
+    return words["lab.chip"]
+
+
 @functools.cache
 def _told(kind: str) -> dict[str, list[str]]:
     """The rows of a table that hold for that driver, by their symbol."""

@@ -60,6 +60,12 @@ def test_last_line_counts_rows_once(during: list[Answer], rows: int) -> None:
     assert last_line([verdicts], 2) == f"lab: {rows} rows decided, 2 differences open"
 
 
+def test_differences_that_were_not_played_have_no_number() -> None:
+    assert last_line([[judged("files.a", PLAIN, None, [REAL], [])]], None).endswith(
+        ", differences not played"
+    )
+
+
 def test_rows_that_one_pair_does_not_decide_are_said_and_not_counted() -> None:
     pairs = {
         "old": [judged("files.a", PLAIN, None, [REAL], [])],
