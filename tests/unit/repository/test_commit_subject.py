@@ -10,7 +10,7 @@ from tests.support.places import REPOSITORY
 from tools.subject import amiss
 
 # Every commit after this one is judged.
-BASE = "c28b9d3da9a2"
+BASE = "a38641d72aa9"
 GIT = ("git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY))
 
 
