@@ -33,6 +33,8 @@ EVENTS_KEPT, EVENT_BYTES = 1 << 16, 48
 FILE_BUCKETS, BUCKET_BYTES, FILES_A_LIFE = 1 << 19, 4, 8
 # What is read from procfs while threads of a moment ago still end: the least of so many looks.
 LOOKS, LOOK_S = 8, 0.1
+# Of 16 places of a GPU.
+PLACES_TAKEN = 8
 KINDS = ("descriptors", "threads", "mappings", "files")
 
 
@@ -178,6 +180,8 @@ class Day:
             self._one(self._births.lives)
 
     def _one(self, number: int) -> None:
+        # Those that have ended give their places back some time after, on a busy machine later.
+        until(lambda: len(self.mgpu.containers()) < PLACES_TAKEN, "there is a place")
         life = self._births.begin()
         life.work()
         self.mgpu.listing()
