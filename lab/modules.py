@@ -28,13 +28,11 @@ def built(pair: Pair) -> Path:
 
 
 def reached(pair: Pair) -> bytes:
-    """A small driver of ours that asks NVIDIA's what a NIC's does: its header says what, by which the kernel
-    does not check it.
+    """A small driver of ours that asks NVIDIA's driver what a NIC's asks. It is compiled by NVIDIA's header
+    alone, so the kernel cannot check the versions of the symbols that it uses.
     """
-    root, header = (
-        packages.kernel_root(pair.kernel),
-        packages.driver_sources(PAIRS[0].driver) / "nvidia/nv-p2p.h",
-    )
+    root = packages.kernel_root(pair.kernel)
+    header = packages.driver_sources(PAIRS[0].driver) / "nvidia/nv-p2p.h"
     work, log = root / "reached", LAB / f"reached-{pair.kernel.release}.log"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(REPOSITORY / "lab/reached", work)
@@ -42,18 +40,19 @@ def reached(pair: Pair) -> bytes:
         shutil.copy(header, work)
         _prepare(pair, root)
         with log.open("wb") as said:
-            words = (*_kernel_words(pair), "M=/reached", "KBUILD_MODPOST_WARN=1", "modules")
-            if _inside(root, "make", *words, said=said) != 0:
+            headers, common = _headers(pair)
+            words = (f"-C{common}", f"O={headers}", f"CC={pair.kernel.compiler}", "M=/reached")
+            if _inside(root, "make", *words, "KBUILD_MODPOST_WARN=1", "modules", said=said) != 0:
                 raise LabError(f"lab/reached does not compile for {pair.kernel.release}: {log}")
         return (work / REACHED).read_bytes()
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _kernel_words(pair: Pair) -> tuple[str, ...]:
+def _headers(pair: Pair) -> tuple[str, str]:
+    """The kernel's headers, and those that it shares with its other flavours, as folders of the root."""
     headers = f"/usr/src/{pair.kernel.headers}"
-    common = headers.removesuffix("amd64") + "common"
-    return f"-C{common}", f"O={headers}", f"CC={pair.kernel.compiler}"
+    return headers, headers.removesuffix("amd64") + "common"
 
 
 def _build(pair: Pair, sources: Path, root: Path, out: Path) -> None:
@@ -63,8 +62,7 @@ def _build(pair: Pair, sources: Path, root: Path, out: Path) -> None:
     shutil.copytree(sources, work, symlinks=True)
     try:
         _prepare(pair, root)
-        headers = f"/usr/src/{pair.kernel.headers}"
-        common = headers.removesuffix("amd64") + "common"
+        headers, common = _headers(pair)
         words = (
             f"KERNEL_UNAME={pair.kernel.release}",
             f"SYSSRC={common}",

@@ -21,7 +21,7 @@ BY_BAR1, ADDRESS, SIZE, PATTERN = 1, 0x7F0000000000, 2 * MIB, 0x5EED_0F_A_BEEF
 
 
 def asked() -> tuple[int, int]:
-    """The driver's answer for this process, and the first word that it read; -1: it has been taken back."""
+    """The driver's answer for this process, and the first word that it read."""
     DRIVER.write_text(f"{ADDRESS:x} {SIZE:x}")
     status, pages, first, _ = DRIVER.read_text().split()
     assert int(pages) == (0 if int(status) else SIZE >> 16)

@@ -11,9 +11,8 @@ from sim import cards
 from tests.support import arbiter
 from tests.support import rm_numbers as nv
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
-from tests.support.started import Foreground, foreground
+from tests.support.programs import Programs
+from tests.support.started import Foreground
 from tests.support.waiting import until
 
 ADDRESS, BYTES = 0x7F0000000000, 4 << 20
@@ -22,10 +21,7 @@ SHARE, WHOLE = {"MGPU_MEMORY_MIB": "1024"}, {"MGPU_GPUS": "1"}
 
 @contextmanager
 def reached(mgpu: Arbiter, built: Programs, env: dict[str, str]) -> Iterator[Foreground]:
-    with (
-        bundle(inside("reached"), env=env, mounts=[built.oci_mount]) as made,
-        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
-    ):
+    with built.bundle("reached", env=env) as made, made.running(mgpu.runtime) as running:
         yield running
 
 

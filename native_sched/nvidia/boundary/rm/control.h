@@ -4,6 +4,16 @@
 #define MGPU_CONTROL_H
 #include "native_sched/nvidia/boundary/call/call.h"
 
+/* Another control with parameters of ours, on the object and in the name of the one that the caller made:
+ * 0, a negative errno or rm_refusal(). file: the one that it names; NULL: none. */
+int control_ask(struct call *c, uint32_t cmd, void *params, uint32_t bytes, const struct open_file *file);
+/* As a control answers what that returned. */
+static inline int control_answer(int e, uint32_t *status)
+{
+    *status = rm_refused(e);
+    return *status ? 0 : e;
+}
+
 /* Parameters that begin with the id of a card: the tenant's, or it does not exist. */
 int control_of_card(struct call *c, uint32_t *status);
 /* Lists of cards. */

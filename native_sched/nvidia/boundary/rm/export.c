@@ -54,25 +54,6 @@ uint32_t export_client(const struct call *c, const struct rm_control *ctl)
     return ctl->object == ctl->client ? NV_OK : NV_ERR_NOT_SUPPORTED;
 }
 
-int export_ask(struct call *c, uint32_t cmd, void *params, uint32_t bytes, const struct open_file *file)
-{
-    const struct rm_control *theirs = (const void *)c->outer;
-    struct rm_control ctl = {
-        .client = theirs->client, .object = theirs->client, .cmd = cmd, .params_size = bytes};
-    struct driver_call d = call_for_driver(c, &c->file);
-    int e;
-
-    d.cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
-    d.row = NULL; /* another control perhaps */
-    d.outer = (uint8_t *)&ctl;
-    d.outer_bytes = sizeof(ctl);
-    d.params = params;
-    d.params_bytes = bytes;
-    d.aux_file = file;
-    e = call_execute(c, &d);
-    return e < 0 || !ctl.status ? e : rm_refusal(ctl.status);
-}
-
 /* NV_OK, or what RM says of such parameters. */
 static uint32_t read_wanted(const struct call *c, struct wanted *w)
 {
@@ -228,7 +209,7 @@ static int begin_file(struct call *c, const struct wanted *w, const struct open_
     }
     if (root || !w->count)
         return 0;
-    return export_ask(c, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &nothing, sizeof(nothing), file);
+    return control_ask(c, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &nothing, sizeof(nothing), file);
 }
 
 /* 0, a negative errno or rm_refusal(). */
@@ -247,7 +228,7 @@ static int export_one(struct call *c, const struct wanted *w, uint32_t i, const 
             return rm_refusal(status);
         }
     }
-    e = export_ask(c, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &ask, sizeof(ask), file);
+    e = control_ask(c, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &ask, sizeof(ask), file);
     WITH_TENANT(t);
     if (e == 0)
         gone = w->object[i] ? 0 : exported_at(&t->objects, exported_root(&t->objects, file->id), ask.index);
@@ -267,7 +248,7 @@ int control_export(struct call *c, uint32_t *status)
     if ((*status = read_wanted(c, &w)))
         return 0;
     if ((e = export_file(c, w.fd, &file)) < 0)
-        return export_answer(e, status);
+        return control_answer(e, status);
     WITH_CALLS_OF(c->tenant);
     {
         WITH_TENANT(c->tenant);
@@ -279,7 +260,7 @@ int control_export(struct call *c, uint32_t *status)
     for (uint32_t i = 0; i < w.count && e == 0; i++)
         e = export_one(c, &w, i, &file);
     c->params_bytes = 0;
-    return export_answer(e, status);
+    return control_answer(e, status);
 }
 
 int control_export_info(struct call *c, uint32_t *status)
@@ -289,6 +270,6 @@ int control_export_info(struct call *c, uint32_t *status)
     int e = export_file(c, info->fd, &file);
 
     if (e < 0)
-        return export_answer(e, status);
+        return control_answer(e, status);
     return call_driver_with(c, &file, NULL);
 }

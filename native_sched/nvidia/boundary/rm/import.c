@@ -111,7 +111,7 @@ static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct
     }
     ask.object[0] = w->object[i];
     inflight_intend(c, INTENT_MAKE, &c->file, ctl->client, w->parent, w->object[i]);
-    if ((e = export_ask(c, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, &ask, sizeof(ask), file)) < 0)
+    if ((e = control_ask(c, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, &ask, sizeof(ask), file)) < 0)
         return e;
     {
         WITH_TENANT(t);
@@ -172,7 +172,7 @@ int control_import(struct call *c, uint32_t *status)
     if ((*status = read_wanted(ctl, c->params, &w)))
         return 0;
     if ((e = export_file(c, w.fd, &file)) < 0)
-        return export_answer(e, status);
+        return control_answer(e, status);
     WITH_CALLS_OF(c->tenant);
     {
         WITH_TENANT(c->tenant);
@@ -184,5 +184,5 @@ int control_import(struct call *c, uint32_t *status)
     if (e == 0)
         return answer(c, &w);
     roll_back_imports(c, &w);
-    return export_answer(e, status);
+    return control_answer(e, status);
 }
