@@ -26,6 +26,7 @@ ANSWER_S = 1.0
 CDI_KINDS = {"sim": "sim.mgpu.dev/gpu", "nvidia": "nvidia.com/gpu"}
 GENERATE = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 UNIT = "/etc/systemd/system/mgpud.service"
+INSTALLED = Path("/etc/mgpu/runtime.conf")
 # linux/capability.h, and what mgpud needs each for.
 CAPABILITIES = {
     19: ("CAP_SYS_PTRACE", "it fetches containers' open files and reads their calls"),
@@ -190,14 +191,20 @@ def _capable(place: Place) -> Fault | None:
 
 
 def _runtime(place: Place) -> Fault | None:
-    """What this node's mgpu-runtime becomes."""
+    """What this node's mgpu-runtime becomes: by `mgpu up` there is one in its folder, else `mgpu install` made it."""
     again, conf = "start mgpu again, which writes it", place.state / "runtime.conf"
+    up = place.path(conf).exists() or not place.path(INSTALLED).exists()
+    if not up:
+        again, conf = "mgpu install all, which writes it", INSTALLED
     text = place.text(conf)
     for key in ("runtime", "hook", "python", "main"):
         named = re.search(rf'^{key} = "([^"]*)"', text, re.MULTILINE)
         if named is None or not place.path(named[1]).exists():
             where = f"names {named[1]}, which is not there" if named else f"names no {key}"
             return f"{conf} {where}", again
+    if not up:
+        # Which launcher an engine runs is a matter of its configuration.
+        return None
     runtime = place.state / "bin" / "mgpu-runtime"
     if not os.access(place.path(runtime), os.X_OK):
         return f"{runtime} is not there", again

@@ -100,7 +100,9 @@ def _cdi(host: Host, config: Table) -> Iterator[Finding]:
     enable_cdi came with containerd 1.7, where it is false unless set; from 2.0 on it is true.
     """
     plugins = config.get("plugins", {})
-    enabled = next((plugins[each].get("enable_cdi") for each in PLUGINS if each in plugins), None)
+    said = [plugins.get(each, {}).get("enable_cdi") for each in PLUGINS]
+    # containerd 2 has tables of both names.
+    enabled = next((each for each in said if each is not None), None)
     if enabled or not host.path(kubelet.ROOT).is_dir():
         return
     why = "enable_cdi is false" if enabled is False else "it came with containerd 1.7"

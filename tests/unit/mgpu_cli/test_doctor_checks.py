@@ -372,6 +372,11 @@ def test_containerd_hands_on_what_claims_need(node: Node, line: str, says: str) 
     assert node.faults(containerd.GROUP) == ({"containerd-cdi": NOTE} if says else {})
     node.socket("/var/lib/kubelet/plugins/mgpu.dev/dra.sock")
     assert node.faults(containerd.GROUP) == ({"containerd-cdi": FAIL} if says else {})
+    # As containerd 2 writes it, beside the table of before.
+    node.printed["/usr/bin/containerd config dump"] = (
+        f'{dumped}\n[plugins."io.containerd.cri.v1.runtime"]\n{line}\n'
+    )
+    assert node.faults(containerd.GROUP) == ({"containerd-cdi": FAIL} if says else {})
     if says:
         assert says in node.only(containerd.GROUP).what
 
