@@ -16,6 +16,7 @@ from tools import pack_image, release, requirements
 from tools.portable import tree as portable
 
 PLACE = Path("/opt/mgpu")
+_EARLY = "import signal\n\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
 # A pull is part of every node's first start.
 MAX_BYTES = 130 << 20
 
@@ -91,7 +92,9 @@ def _fill(tree: Path, prefix: Path) -> None:
 
 
 def _launcher(_name: str, module: str, attr: str) -> str:
-    return f"#!{PLACE}/bin/python3\nimport sys\n\nfrom {module} import {attr}\n\nsys.exit({attr}())\n"
+    # A container's first program is not ended by SIGTERM unless it handles it, and its own handler comes late.
+    early = "" if module.startswith(("mgpu_cli", "native_sched")) else _EARLY
+    return f"#!{PLACE}/bin/python3\nimport sys\n{early}\nfrom {module} import {attr}\n\nsys.exit({attr}())\n"
 
 
 if __name__ == "__main__":

@@ -201,6 +201,8 @@ def _deployment(settings: Settings) -> Object:
         "command": ["/opt/mgpu/bin/mgpu-admission", *options],
         "ports": [{"name": "https", "containerPort": PORT}],
         "readinessProbe": {"httpGet": probe, "periodSeconds": 5},
+        # A node that just came up has much to do beside this, and a server that is ended then begins again.
+        "startupProbe": {"httpGet": probe, "periodSeconds": 2, "failureThreshold": 90},
         "livenessProbe": {
             "httpGet": {**probe, "path": "/livez"},
             "periodSeconds": 10,
