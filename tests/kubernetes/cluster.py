@@ -1,17 +1,23 @@
-"""A cluster that is there already: kubectl, and a command that runs programs on its node."""
+"""A cluster that is there already: kubectl, and a command that runs programs on its nodes."""
 
+import collections
 import json
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tests.support import waiting
 from tests.support.commands import Done, attempt, run
-from tests.support.waiting import until
 
 Object = dict[str, Any]
 NODE_TIMEOUT_S = 120
+SYSTEM = "--namespace=mgpu-system"
+# Each look is a program of its own, often several.
+until = partial(waiting.until, timeout_s=180.0, poll_s=0.3)
 # Prints the total of each GPU that a program sees, in MiB.
 _TOTALS = (
     "import pynvml as n; n.nvmlInit(); print(*(n.nvmlDeviceGetMemoryInfo(n.nvmlDeviceGetHandleByIndex(i)).total >> 20"
@@ -23,7 +29,13 @@ _ALLOCATE = (
     " assert not cuda.cuInit(0) and not cuda.cuCtxCreate_v2(c.byref(context), 0, 0);"
     " print(cuda.cuMemAlloc_v2(c.byref(at), c.c_size_t(int(sys.argv[1]) << 20)))"
 )
-_RUNNING_S = 120.0
+
+
+def _which(program: str) -> tuple[str, str]:
+    """What tells pkill a program of mgpu's in Python, or another by its name."""
+    # Brackets keep a shell with this command line from being found.
+    script = program in ("mgpu-node", "mgpu-scheduler", "mgpu-admission")
+    return ("-f", f"[/]opt/mgpu/bin/{program}( |$)") if script else ("-x", program)
 
 
 class KubectlError(Exception):
@@ -32,24 +44,24 @@ class KubectlError(Exception):
 
 @dataclass(frozen=True)
 class Cluster:
-    """kubectl: the program. node: the words before a program's own, as ("ssh", "n1"). image: with Python and
-    nvidia-ml-py, on every node.
+    """kubectl: the program. at: the words before a program's own, as ("ssh", "{}"), where {} is the node's name.
+    image: with Python and nvidia-ml-py, on every node.
     """
 
     kubectl: tuple[str, ...]
-    node: tuple[str, ...]
+    at: tuple[str, ...]
     image: str
     namespace: str = "default"
 
     @staticmethod
     def given() -> "Cluster | None":
         """By MGPU_KUBECTL (default kubectl), MGPU_NODE and MGPU_IMAGE; None without MGPU_NODE."""
-        node = os.environ.get("MGPU_NODE")
-        if not node:
+        at = os.environ.get("MGPU_NODE")
+        if not at:
             return None
         return Cluster(
             tuple(shlex.split(os.environ.get("MGPU_KUBECTL", "kubectl"))),
-            tuple(shlex.split(node)),
+            tuple(shlex.split(at)),
             os.environ.get("MGPU_IMAGE", "mgpu-test:latest"),
         )
 
@@ -76,23 +88,66 @@ class Cluster:
         found: Object = json.loads(self.run("get", *words, "-o", "json"))
         return found
 
-    def on_node(self, *argv: str) -> str:
+    def nodes(self) -> list[str]:
+        """Those that share their GPUs."""
+        return [node["metadata"]["name"] for node in self.get("nodes", "-l", "mgpu.dev/node=true")["items"]]
+
+    def on_node(self, node: str, *argv: str) -> str:
         """The program's output; it has to succeed."""
-        return run(*self.node, *argv, timeout_s=NODE_TIMEOUT_S)
+        return run(*self._words(node), *argv, timeout_s=NODE_TIMEOUT_S)
 
-    def _on_node(self, *argv: str) -> Done:
-        return attempt(*self.node, *argv, timeout_s=NODE_TIMEOUT_S)
+    def _on_node(self, node: str, *argv: str) -> Done:
+        return attempt(*self._words(node), *argv, timeout_s=NODE_TIMEOUT_S)
 
-    def kill_on_node(self, program: str) -> None:
-        """A program of mgpu's in Python, or another by its name, once there is one."""
-        # Brackets keep a shell with this command line from being found.
-        script = program in ("mgpu-node", "mgpu-scheduler")
-        which = ("-f", f"[/]opt/mgpu/bin/{program}") if script else ("-x", program)
-        until(lambda: self._on_node("pkill", "-KILL", *which).status == 0, f"{program} is killed")
+    def _words(self, node: str) -> list[str]:
+        return [word.replace("{}", node) for word in self.at]
 
-    def mgpu(self, *words: str) -> Any:
+    def has(self, program: str, node: str) -> bool:
+        return self._on_node(node, "pgrep", *_which(program)).status == 0
+
+    def kill(self, program: str, *nodes: str) -> None:
+        """Once there is one on any of these nodes."""
+        kill = ("pkill", "-KILL", *_which(program))
+        until(
+            lambda: 0 in [self._on_node(node, *kill).status for node in nodes or self.nodes()],
+            f"{program} is killed",
+        )
+
+    def mgpu(self, node: str, *words: str) -> Any:
         """A command's JSON, as root on the node."""
-        return json.loads(self.on_node("/opt/mgpu/bin/mgpu", *words, "-o", "json"))
+        return json.loads(self.on_node(node, "/opt/mgpu/bin/mgpu", *words, "-o", "json"))
+
+    def cards(self) -> list[Object]:
+        """All nodes' GPUs, as mgpud lists them."""
+        return [one | {"node": node} for node in self.nodes() for one in self.mgpu(node, "devices")]
+
+    def containers(self) -> list[Object]:
+        """All that mgpud serves on any node."""
+        return [one for node in self.nodes() for one in self.mgpu(node, "ps")]
+
+    def over_committed(self) -> list[str]:
+        """GPUs of which mgpud granted more than there is: its grants are none of the scheduler's."""
+        granted: collections.Counter[str] = collections.Counter()
+        for one in self.containers():
+            for card in one["cards"]:
+                granted[card["uuid"]] += card["memory_mib"]
+        return [
+            f"{card['node']} {card['uuid']}: {granted[card['uuid']]} of {card['memory_mib']} MiB"
+            for card in self.cards()
+            if granted[card["uuid"]] > card["memory_mib"]
+        ]
+
+    @contextmanager
+    def alone(self, node: str) -> Iterator[None]:
+        """Meanwhile pods are placed on no other node."""
+        others = [name for name in self.nodes() if name != node]
+        for name in others:
+            self.run("cordon", name)
+        try:
+            yield
+        finally:
+            for name in others:
+                self.run("uncordon", name)
 
     def pod(
         self,
@@ -100,9 +155,13 @@ class Cluster:
         *,
         limits: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
+        labels: dict[str, str] | None = None,
+        node: str = "",
         **spec: Any,
     ) -> Object:
-        """A pod that sleeps. One container, with these limits."""
+        """A pod that sleeps. One container, with these limits. node: where it has to be placed."""
+        if node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
         container = {
             "name": "main",
             "image": self.image,
@@ -113,12 +172,15 @@ class Cluster:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "annotations": annotations or {}},
+            "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
             "spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **spec},
         }
 
     def phase(self, name: str) -> str:
         return str(self.get("pod", name)["status"].get("phase"))
+
+    def node_of(self, pod: str) -> str:
+        return str(self.get("pod", pod)["spec"]["nodeName"])
 
     def _runs(self, name: str) -> bool:
         return self.phase(name) == "Running"
@@ -127,7 +189,7 @@ class Cluster:
         """Wait for them, and tell of the events when one does not come."""
         for name in names:
             try:
-                until(partial(self._runs, name), f"{name} runs", timeout_s=_RUNNING_S)
+                until(partial(self._runs, name), f"{name} runs")
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{self.run('describe', 'pod', name)}") from None
 
@@ -149,7 +211,7 @@ class Cluster:
         """The GPUs' UUIDs of each container of these pods that mgpud serves, by POD/CONTAINER."""
         return {
             f"{one['pod']}/{one['container']}": [card["uuid"] for card in one["cards"]]
-            for one in self.mgpu("ps")
+            for one in self.containers()
             if one["namespace"] == self.namespace and one["pod"] in pods
         }
 
@@ -160,10 +222,16 @@ class Cluster:
         found = self.get("events", "--field-selector", f"involvedObject.name={pod}")["items"]
         return "\n".join(f"{each['reason']}: {each.get('message', '')}" for each in found)
 
-    def mgpud_pid(self) -> int:
+    def kill_mgpud(self, node: str) -> int:
+        """Its pid; mgpu-holder has its name among its arguments."""
+        pid = self.mgpud_pid(node)
+        self.on_node(node, "kill", "-KILL", str(pid))
+        return pid
+
+    def mgpud_pid(self, node: str) -> int:
         """On the node; 0 while none serves."""
         # health's exit status says how well all is.
-        said = self._on_node("/opt/mgpu/bin/mgpu", "health", "-o", "json").out
+        said = self._on_node(node, "/opt/mgpu/bin/mgpu", "health", "-o", "json").out
         return int((json.loads(said or "{}").get("mgpud") or {}).get("pid", 0))
 
     def in_namespace(self, name: str) -> "Cluster":

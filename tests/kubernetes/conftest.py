@@ -12,7 +12,7 @@ from tests.kubernetes.cluster import Cluster
 @pytest.fixture(scope="session")
 def anywhere() -> Cluster:
     found = Cluster.given()
-    assert found, "set KUBECONFIG, and MGPU_NODE to what runs a program on the node, as MGPU_NODE='ssh n1'"
+    assert found, "set KUBECONFIG, and MGPU_NODE to what runs a program on a node, as MGPU_NODE='ssh {}'"
     return found
 
 

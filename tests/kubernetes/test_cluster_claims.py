@@ -10,14 +10,12 @@ from contextlib import contextmanager, suppress
 import pytest
 import yaml
 
-from tests.kubernetes.cluster import Cluster, KubectlError, Object
+from tests.kubernetes.cluster import SYSTEM, Cluster, KubectlError, Object, until
 from tests.support.places import REPOSITORY
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(900)
 
 FOLDER = REPOSITORY / "cluster" / "manifests" / "claims"
-SYSTEM = "--namespace=mgpu-system"
 NODE_PROCESS = "daemonset/mgpu-node"
 ARGS = "/spec/template/spec/containers/0/args"
 
@@ -77,8 +75,9 @@ def example(cluster: Cluster, name: str) -> list[Object]:
 
 
 def _prepared(cluster: Cluster) -> list[str]:
-    """The CDI specs of prepared claims on the node."""
-    return cluster.on_node("find", "/var/run/cdi/", "-name", "mgpu.dev-claim-*.json").split()
+    """The CDI specs of prepared claims on all nodes."""
+    found = ("find", "/var/run/cdi/", "-name", "mgpu.dev-claim-*.json")
+    return [path for node in cluster.nodes() for path in cluster.on_node(node, *found).split()]
 
 
 def test_claim_of_a_template_is_a_cap_and_ends_with_its_pod(claims: Cluster) -> None:
@@ -94,7 +93,12 @@ def test_claim_of_a_template_is_a_cap_and_ends_with_its_pod(claims: Cluster) -> 
 
 
 def test_claims_of_two_namespaces_share_one_gpu_under_their_caps(by_claims: Cluster) -> None:
-    with namespace(by_claims) as first, namespace(by_claims) as second:
+    # Those of several nodes are spread by their sums.
+    with (
+        by_claims.alone(by_claims.nodes()[0]),
+        namespace(by_claims) as first,
+        namespace(by_claims) as second,
+    ):
         teams = {"team-a": (first, 6144), "team-b": (second, 8192)}
         for each in example(by_claims, "namespaces"):
             teams[each["metadata"].pop("namespace")][0].apply(each)
@@ -113,7 +117,7 @@ def test_claims_of_two_namespaces_share_one_gpu_under_their_caps(by_claims: Clus
 
 def _class_of(cluster: Cluster, pod: str) -> str:
     [found] = [
-        one for one in cluster.mgpu("ps") if (one["namespace"], one["pod"]) == (cluster.namespace, pod)
+        one for one in cluster.containers() if (one["namespace"], one["pod"]) == (cluster.namespace, pod)
     ]
     return str(found["class"])
 
@@ -148,16 +152,18 @@ def test_whole_gpu_is_no_one_elses(claims: Cluster) -> None:
 
 
 def test_claim_waits_until_another_is_released(claims: Cluster) -> None:
-    devices = len(_devices(claims))
-    fill = [f"fill-{i}" for i in range(devices)]
-    claims.apply(*(_part(name, "10Gi") for name in fill), *(_pod(claims, name) for name in fill))
+    cards = claims.cards()
+    # One on each GPU, and no second beside it.
+    mib = max(card["memory_mib"] for card in cards) // 512 * 256 + 256
+    fill = [f"fill-{i}" for i in range(len(cards))]
+    claims.apply(*(_part(name, f"{mib}Mi") for name in fill), *(_pod(claims, name) for name in fill))
     claims.running(*fill)
-    claims.apply(_part("one-more", "10Gi"), _pod(claims, "one-more"))
+    claims.apply(_part("one-more", f"{mib}Mi"), _pod(claims, "one-more"))
     until(lambda: bool(claims.unschedulable("one-more")), "the pod waits, and says why")
     assert claims.phase("one-more") == "Pending"
     claims.run("delete", f"pod/{fill[0]}", f"resourceclaim/{fill[0]}", "--wait=true")
     claims.running("one-more")
-    assert claims.totals_mib("one-more") == [10240]
+    assert claims.totals_mib("one-more") == [mib]
 
 
 def test_forged_name_of_a_claim_gets_nothing(claims: Cluster) -> None:
@@ -194,11 +200,14 @@ def test_claim_that_is_deleted_while_prepared_serves_until_its_pod_ends(claims: 
 def test_claims_outlive_what_is_killed_in_the_middle(claims: Cluster, program: str) -> None:
     claims.apply(_part("before", "2Gi"), _pod(claims, "before"))
     claims.running("before")
-    claims.apply(_part("after", "3Gi"), _pod(claims, "after"))
+    node = claims.node_of("before")
+    after = _pod(claims, "after")
+    after["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    claims.apply(_part("after", "3Gi"), after)
     if program == "mgpud":
-        claims.on_node("kill", "-KILL", str(claims.mgpud_pid()))
+        claims.kill_mgpud(node)
     else:
-        claims.kill_on_node(program)
+        claims.kill(program, node)
     claims.running("after")
     assert claims.totals_mib("after") == [3072]
     assert claims.totals_mib("before") == [2048]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster
-from tests.support.waiting import until
+from tests.kubernetes.cluster import Cluster, until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -21,7 +20,7 @@ def before(cluster: Cluster) -> Cluster:
 def _all_goes_on(cluster: Cluster) -> None:
     """The pod from before is served as it was, and another one starts."""
     until(lambda: cluster.totals_mib("before") == [1024], "its calls are answered")
-    until(lambda: _starts(cluster, "after"), "another pod starts", timeout_s=180)
+    until(lambda: _starts(cluster, "after"), "another pod starts beside it")
     assert cluster.totals_mib("after") == [1024]
     assert not cluster.allocates("before", 1025)
     assert cluster.restarts("before") == 0
@@ -29,8 +28,8 @@ def _all_goes_on(cluster: Cluster) -> None:
 
 def _starts(cluster: Cluster, name: str) -> bool:
     """Makes the pod anew where kubelet failed it for want of its device plugin, as a controller would."""
-    cluster.apply(cluster.pod(name, limits={MEMORY: "1024"}))
-    until(lambda: cluster.phase(name) != "Pending", f"{name} is started", timeout_s=120)
+    cluster.apply(cluster.pod(name, limits={MEMORY: "1024"}, node=cluster.node_of("before")))
+    until(lambda: cluster.phase(name) != "Pending", f"{name} is started")
     status = cluster.get("pod", name)["status"]
     if status["phase"] == "Failed" and status.get("reason") == "UnexpectedAdmissionError":
         cluster.run("delete", "pod", name, "--wait=true")
@@ -39,25 +38,26 @@ def _starts(cluster: Cluster, name: str) -> bool:
 
 
 def test_killed_mgpud_is_followed_by_the_next_and_pods_go_on(before: Cluster) -> None:
-    pid = before.mgpud_pid()
-    before.on_node("kill", "-KILL", str(pid))
-    until(lambda: before.mgpud_pid() not in (0, pid), "the next mgpud serves")
+    node = before.node_of("before")
+    pid = before.kill_mgpud(node)
+    until(lambda: before.mgpud_pid(node) not in (0, pid), "the next mgpud serves")
     _all_goes_on(before)
 
 
 @pytest.mark.parametrize("program", ["mgpu-node", "mgpu-scheduler", "kubelet"])
 def test_killed_part_is_followed_by_the_next_and_pods_go_on(before: Cluster, program: str) -> None:
-    before.kill_on_node(program)
+    before.kill(program, *(before.nodes() if program == "mgpu-scheduler" else [before.node_of("before")]))
     until(lambda: before.succeeds("exec", "before", "--", "true"), "kubelet serves")
     _all_goes_on(before)
 
 
 def test_pods_that_lose_their_listener_are_ended_and_started_anew(before: Cluster) -> None:
     """The agent's container ends with the holder, and mgpud with it: both ends of a listener are gone."""
-    pid = before.mgpud_pid()
-    before.kill_on_node("mgpu-holder")
-    until(lambda: before.mgpud_pid() not in (0, pid), "the next mgpud serves", timeout_s=120)
-    until(lambda: before.restarts("before") == 1, "the container is started anew", timeout_s=120)
+    node = before.node_of("before")
+    pid = before.mgpud_pid(node)
+    before.kill("mgpu-holder", node)
+    until(lambda: before.mgpud_pid(node) not in (0, pid), "the next mgpud serves")
+    until(lambda: before.restarts("before") == 1, "the container is started anew")
     before.running("before")
     until(lambda: "GPUServiceLost" in before.events("before"), "an event says why")
     assert before.totals_mib("before") == [1024]

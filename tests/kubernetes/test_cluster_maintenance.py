@@ -2,13 +2,12 @@
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster
-from tests.support.waiting import until
+from tests.kubernetes.cluster import SYSTEM, Cluster, Object, until
 
 pytestmark = pytest.mark.timeout(900)
 
 MEMORY = "mgpu.dev/memory-mib"
-AGENT = ("--namespace=mgpu-system", "-l", "app.kubernetes.io/component=agent")
+AGENT = (SYSTEM, "-l", "app.kubernetes.io/component=agent")
 
 
 @pytest.fixture
@@ -20,41 +19,48 @@ def before(cluster: Cluster) -> Cluster:
 
 
 def test_upgrade_leaves_pods_running(before: Cluster) -> None:
-    pid = before.mgpud_pid()
-    before.on_node("/opt/mgpu/bin/mgpu", "upgrade")
-    assert before.mgpud_pid() not in (0, pid)
+    node = before.node_of("before")
+    pid = before.mgpud_pid(node)
+    before.on_node(node, "/opt/mgpu/bin/mgpu", "upgrade")
+    assert before.mgpud_pid(node) not in (0, pid)
     assert before.totals_mib("before") == [1024]
-    before.apply(before.pod("after", limits={MEMORY: "1024"}))
+    before.apply(before.pod("after", limits={MEMORY: "1024"}, node=node))
     before.running("after")
     assert before.restarts("before") == 0
 
 
 def test_deleted_agent_waits_for_the_pods_that_it_serves(before: Cluster) -> None:
-    [agent] = before.get("pod", *AGENT)["items"]
-    before.run("delete", "pod", *AGENT, "--wait=false")
-    until(lambda: "deletionTimestamp" in before.get("pod", *AGENT)["items"][0]["metadata"], "it is to end")
+    node = before.node_of("before")
+    [agent] = _agents(before, node)
+    before.run(SYSTEM, "delete", "pod", agent["metadata"]["name"], "--wait=false")
+    until(lambda: "deletionTimestamp" in _agents(before, node)[0]["metadata"], "it is to end")
     assert before.totals_mib("before") == [1024]
     assert before.restarts("before") == 0
     before.run("delete", "pod", "before", "--wait=true")
-    until(lambda: _agents(before, agent["metadata"]["uid"]), "the next agent's pod is there", timeout_s=180)
-    until(lambda: before.mgpud_pid() != 0, "the next mgpud serves", timeout_s=120)
-    before.apply(before.pod("after", limits={MEMORY: "1024"}))
+    uid = agent["metadata"]["uid"]
+    until(
+        lambda: uid not in [each["metadata"]["uid"] for each in _agents(before, node) or [agent]],
+        "the next agent's pod is there",
+    )
+    until(lambda: before.mgpud_pid(node) != 0, "the next mgpud serves")
+    before.apply(before.pod("after", limits={MEMORY: "1024"}, node=node))
     before.running("after")
 
 
-def _agents(cluster: Cluster, not_uid: str) -> bool:
-    uids = [pod["metadata"]["uid"] for pod in cluster.get("pod", *AGENT)["items"]]
-    return bool(uids) and not_uid not in uids
+def _agents(cluster: Cluster, node: str) -> list[Object]:
+    """The agent's pods of the node."""
+    found: list[Object] = cluster.get("pod", *AGENT, f"--field-selector=spec.nodeName={node}")["items"]
+    return found
 
 
 def test_drained_node_has_no_container_with_a_gpu(before: Cluster) -> None:
-    node = before.get("pod", "before")["spec"]["nodeName"]
+    node = before.node_of("before")
     try:
         before.run(
             "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s"
         )
-        assert before.mgpu("ps") == []
-        before.apply(before.pod("after", limits={MEMORY: "1024"}))
+        assert before.mgpu(node, "ps") == []
+        before.apply(before.pod("after", limits={MEMORY: "1024"}, node=node))
         until(lambda: before.phase("after") == "Pending", "it waits for the node")
     finally:
         before.run("uncordon", node)

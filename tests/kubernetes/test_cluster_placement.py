@@ -1,29 +1,21 @@
 """Pods by card: what fits no GPU waits and says so, and nothing is ever over-committed."""
 
-import collections
 from functools import partial
-from typing import Any
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster, KubectlError
-from tests.support.waiting import until
+from tests.kubernetes.cluster import Cluster, KubectlError, until
 
 pytestmark = pytest.mark.timeout(900)
 
 MEMORY = "mgpu.dev/memory-mib"
 
 
-def _cards(cluster: Cluster) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.mgpu("devices")
-    return found
-
-
 def test_pod_that_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster) -> None:
-    cards = _cards(cluster)
-    assert len(cards) > 1, "a node with several GPUs is needed"
-    most = max(card["memory_mib"] for card in cards)
-    half = most * 6 // 10
+    cards = cluster.cards()
+    assert len(cards) > 1, "several GPUs are needed"
+    half = max(card["memory_mib"] for card in cards) * 6 // 10
+    assert half <= min(card["memory_mib"] for card in cards), "GPUs of about one size are needed"
     fill = [f"fill-{i}" for i in range(len(cards))]
     cluster.apply(*(cluster.pod(name, limits={MEMORY: str(half)}) for name in fill))
     cluster.running(*fill)
@@ -32,7 +24,7 @@ def test_pod_that_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster)
     until(lambda: "MiB" in cluster.unschedulable("one-more"), "the pod waits, and says why")
     why = cluster.unschedulable("one-more")
     assert f"{half} MiB asked" in why
-    assert "card" in why
+    assert "on GPU" in why
     assert cluster.phase("one-more") == "Pending"
     cluster.run("delete", "pod", fill[0], "--wait=true")
     cluster.running("one-more")
@@ -40,7 +32,7 @@ def test_pod_that_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster)
 
 def _fifths(cluster: Cluster) -> list[str]:
     """Pods of a fifth of a GPU, more than there is room for: their names."""
-    cards = _cards(cluster)
+    cards = cluster.cards()
     each = min(card["memory_mib"] for card in cards) // 5
     pods = [f"p-{i}" for i in range(4 * len(cards) + 4)]
     cluster.apply(*(cluster.pod(name, limits={MEMORY: str(each)}) for name in pods))
@@ -51,18 +43,13 @@ def _run_and_fit(cluster: Cluster, pods: list[str]) -> None:
     """All that fit run, no start of any failed, and no GPU is over-committed by mgpud's grants, which the
     scheduler has no part in.
     """
-    cards = _cards(cluster)
+    cards = cluster.cards()
     until(
         lambda: sum(cluster.phase(name) == "Running" for name in pods) >= 4 * len(cards),
         "all that fit run",
         timeout_s=300,
     )
-    granted: collections.Counter[str] = collections.Counter()
-    for one in cluster.mgpu("ps"):
-        for card in one["cards"]:
-            granted[card["uuid"]] += card["memory_mib"]
-    total = {card["uuid"]: card["memory_mib"] for card in cards}
-    assert all(granted[uuid] <= total[uuid] for uuid in granted)
+    assert cluster.over_committed() == []
     refused = cluster.get("events", "--field-selector", "reason=GPURefused")["items"]
     assert [event["message"] for event in refused] == [], "a failed start: two decided"
     assert not [name for name in pods if cluster.phase(name) == "Failed"]
@@ -80,7 +67,7 @@ def test_schedulers_that_take_over_from_one_another_place_nothing_twice(cluster:
     pods = _fifths(cluster)
     for program, placed in (("mgpu-scheduler", 2), ("kube-scheduler", 5), ("mgpu-scheduler", 9)):
         until(partial(_has_placed, cluster, placed), f"{placed} are placed", timeout_s=180)
-        cluster.kill_on_node(program)
+        cluster.kill(program)
     _run_and_fit(cluster, pods)
 
 
@@ -99,22 +86,23 @@ def test_misspelt_key_is_refused_in_one_line(cluster: Cluster) -> None:
 
 
 def test_pod_of_higher_priority_takes_the_place_of_the_fewest(cluster: Cluster) -> None:
-    cards = _cards(cluster)
-    high = {
+    cards = cluster.cards()
+    important = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": cluster.namespace},
         "value": 1000,
     }
-    cluster.apply(high)
+    cluster.apply(important)
     try:
         low = [f"low-{i}" for i in range(len(cards))]
-        most = max(card["memory_mib"] for card in cards)
-        cluster.apply(*(cluster.pod(name, limits={MEMORY: str(most * 8 // 10)}) for name in low))
+        least, most = (which(card["memory_mib"] for card in cards) for which in (min, max))
+        # Beside none of them, and in the place of one on any GPU.
+        high = most - least * 8 // 10 + 1
+        assert high <= least
+        cluster.apply(*(cluster.pod(name, limits={MEMORY: str(least * 8 // 10)}) for name in low))
         cluster.running(*low)
-        cluster.apply(
-            cluster.pod("high", limits={MEMORY: str(most // 2)}, priorityClassName=cluster.namespace)
-        )
+        cluster.apply(cluster.pod("high", limits={MEMORY: str(high)}, priorityClassName=cluster.namespace))
         cluster.running("high")
         left = [pod["metadata"]["name"] for pod in cluster.get("pods")["items"]]
         assert len([name for name in low if name in left]) == len(low) - 1

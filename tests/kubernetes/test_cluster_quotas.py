@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kubernetes.cluster import Cluster, KubectlError
+from tests.kubernetes.cluster import Cluster, KubectlError, until
 from tests.support.places import REPOSITORY
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster, KubectlError
-from tests.support.waiting import until
+from tests.kubernetes.cluster import Cluster, KubectlError, until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -34,17 +33,21 @@ def lending(cluster: Cluster) -> Cluster:
 
 
 def test_memory_gives_way_to_online_and_comes_back(lending: Cluster) -> None:
-    cards = lending.mgpu("devices")
-    webs = {f"web-{card['index']}": int(card["memory_mib"]) for card in cards}
-    lending.apply(*(lending.pod(name, limits={MEMORY: str(mib)}) for name, mib in webs.items()))
+    webs = {f"web-{card['node']}-{card['index']}": card for card in lending.cards()}
+    lending.apply(
+        *(
+            lending.pod(name, limits={MEMORY: str(card["memory_mib"])}, node=card["node"])
+            for name, card in webs.items()
+        )
+    )
     lending.running(*webs)
     batch = lending.pod("batch", limits={RECLAIMABLE: "1024"})
     batch["spec"]["containers"][0]["command"] = ["python3", "-c", _HOLDS]
     lending.apply(batch)
     lending.running("batch")
     until(lambda: "holds" in lending.run("logs", "batch"), "it holds memory that online was granted")
-    for name, mib in webs.items():
-        assert lending.allocates(name, mib - CONTEXT_MIB)
+    for name, card in webs.items():
+        assert lending.allocates(name, card["memory_mib"] - CONTEXT_MIB)
     until(lambda: "GPUMemoryEvicted" in lending.events("batch"), "its memory gave way")
     until(lambda: "GPUMemoryRestored" in lending.events("batch"), "its memory is back")
     assert lending.restarts("batch") == 0
