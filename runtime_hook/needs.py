@@ -191,7 +191,7 @@ def _capable(place: Place) -> Fault | None:
 
 
 def _runtime(place: Place) -> Fault | None:
-    """What this node's mgpu-runtime becomes: by `mgpu up` there is one in its folder, else `mgpu install` made it."""
+    """What this node's mgpu-runtime becomes: the one of `mgpu up`, or else that of `mgpu install`."""
     again, conf = "start mgpu again, which writes it", place.state / "runtime.conf"
     up = place.path(conf).exists() or not place.path(INSTALLED).exists()
     if not up:

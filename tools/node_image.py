@@ -92,7 +92,7 @@ def _fill(tree: Path, prefix: Path) -> None:
 
 
 def _launcher(_name: str, module: str, attr: str) -> str:
-    # A container's first program is not ended by SIGTERM unless it handles it, and its own handler comes late.
+    # A container's first program ends by SIGTERM only if it handles it, and its own handler comes late.
     early = "" if module.startswith(("mgpu_cli", "native_sched")) else _EARLY
     return f"#!{PLACE}/bin/python3\nimport sys\n{early}\nfrom {module} import {attr}\n\nsys.exit({attr}())\n"
 

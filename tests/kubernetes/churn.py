@@ -1,7 +1,7 @@
 """Pods that come and go while every part is killed in turn: `python -m tests.kubernetes.churn SECONDS`.
 
-It ends with 1 where mgpud granted more of a GPU than there is, where a start was refused that the scheduler had placed,
-or where pods that fit do not run in the end.
+It ends with 1 where mgpud granted more of a GPU than there is, where a start was refused that the
+scheduler had placed, or where pods that fit do not run in the end.
 """
 
 import argparse
@@ -27,7 +27,7 @@ NAMES = {
 MOST_GIB = 9
 WANTED = 40
 TURN_S = 4.0
-SETTLE_S = 300.0
+REST_S = 300.0
 
 
 @dataclass
@@ -102,9 +102,9 @@ class Churn:
             *((name, partial(by_name, name)) for name in names),
         ]
 
-    def settle(self) -> None:
+    def come_to_rest(self) -> None:
         """Nothing more is killed: what waits then waits for room."""
-        deadline = time.monotonic() + SETTLE_S
+        deadline = time.monotonic() + REST_S
         while waiting := self._waiting():
             if time.monotonic() > deadline:
                 self.faults.append(f"does not run: {', '.join(waiting)}")
@@ -147,10 +147,10 @@ def main() -> int:
                     killed = time.monotonic()
                     churn.kill()
             except (KubectlError, CommandFailedError) as error:
-                # The API server refuses while the webhook is away, and mgpu and kubelet answer nothing after a kill.
+                # The API server refuses while the webhook is away, and what was killed answers nothing.
                 print(f"{type(error).__name__}: {str(error)[:200]}", flush=True)
             time.sleep(TURN_S)
-        churn.settle()
+        churn.come_to_rest()
         churn.look()
         churn.faults += [f"refused: {each}" for each in churn.refused()]
     finally:

@@ -44,8 +44,8 @@ class KubectlError(Exception):
 
 @dataclass(frozen=True)
 class Cluster:
-    """kubectl: the program. at: the words before a program's own, as ("ssh", "{}"), where {} is the node's name.
-    image: with Python and nvidia-ml-py, on every node.
+    """kubectl: the program. at: the words before a program's own, as ("ssh", "{}"), where {} is the node's
+    name. image: with Python and nvidia-ml-py, on every node.
     """
 
     kubectl: tuple[str, ...]

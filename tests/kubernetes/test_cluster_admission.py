@@ -38,7 +38,7 @@ def _asks(cluster: Cluster) -> str:
 
 
 def test_new_authority_follows_a_lost_one(cluster: Cluster) -> None:
-    """The Secret is deleted, as after a mistake: pods are admitted before, and after both replicas have another."""
+    """The Secret is deleted, as by mistake: pods are admitted again once both replicas have another."""
     [before] = _bundles(cluster)
     assert _asks(cluster) == ""
     cluster.run("delete", *SECRET)

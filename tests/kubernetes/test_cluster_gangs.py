@@ -1,4 +1,4 @@
-"""Pods that only make sense together, by the two labels that need nothing else in the cluster: all or none."""
+"""Pods that only make sense together, by the labels that need nothing else in the cluster: all or none."""
 
 from functools import partial
 

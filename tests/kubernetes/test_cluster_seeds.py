@@ -15,8 +15,8 @@ MANIFESTS = sorted((REPOSITORY / "tests" / "cri" / "manifests").glob("*.yaml"))
 
 @pytest.fixture
 def seeds(anywhere: Cluster) -> Iterator[list[str]]:
-    """The names of their pods, on the node with most GPUs: on all of them some may have one to themselves. Together
-    they do not fit two GPUs.
+    """The names of their pods, on the node with most GPUs: where there are more some may have one to
+    themselves. Together they do not fit two GPUs.
     """
     files = [word for path in MANIFESTS for word in ("-f", str(path))]
     [(most, _)] = Counter(card["node"] for card in anywhere.cards()).most_common(1)

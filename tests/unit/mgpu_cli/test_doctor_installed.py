@@ -1,4 +1,4 @@
-"""A node where mgpu's parts are run by units or by a cluster's pods: `mgpu install` set it up, and not `mgpu up`."""
+"""A node whose parts of mgpu are run by units or by pods: `mgpu install` set it up, and not `mgpu up`."""
 
 from pathlib import Path
 
