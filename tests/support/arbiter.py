@@ -25,10 +25,11 @@ PROGRAMS = ("simcard", "holder", "mgpud")
 
 @dataclass(frozen=True)
 class Arbiter:
-    """A running mgpu. pid is that of `mgpu up`."""
+    """A running mgpu. pid is that of `mgpu up`, program the command that started it."""
 
     root: Path
     pid: int
+    program: Path = MGPU
 
     @property
     def runtime(self) -> Path:
@@ -65,10 +66,10 @@ class Arbiter:
 
     def mgpu(self, *args: str) -> str:
         """Output of one of the operator's commands; CommandFailedError if it fails."""
-        return run(MGPU, args[0], "--root", self.root, *args[1:])
+        return run(self.program, args[0], "--root", self.root, *args[1:])
 
     def try_mgpu(self, *args: str) -> Done:
-        return attempt(MGPU, args[0], "--root", self.root, *args[1:])
+        return attempt(self.program, args[0], "--root", self.root, *args[1:])
 
     def pid_of(self, program: str) -> int:
         """Pid of "simcard", "holder" or "mgpud"; mgpud is the child of a holder, or nobody's after that has
@@ -148,6 +149,7 @@ def _without_store(path: Path) -> Iterator[None]:
 def running(
     profiles: str = "v100-16:2",
     *,
+    program: Path = MGPU,
     runtime: str = "runc",
     node_config: str | None = None,
     root: Path | None = None,
@@ -155,7 +157,8 @@ def running(
     stored: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Arbiter]:
-    """mgpu up with simulated cards. runtime: the one below mgpu's; node_config: text of a node.toml.
+    """mgpu up with simulated cards. program: another mgpu; runtime: the one below mgpu's; node_config: text
+    of a node.toml.
 
     root: its state directory, one of its own if None. sim_options: NAME=VALUE of the simulated card. stored:
     its holder's descriptors outlive it; in a pod they do not.
@@ -163,7 +166,7 @@ def running(
     with host.home("up") as base:
         root = root or base / "r"
         log = base / "up.log"
-        argv: list[str | Path] = [MGPU, "up", "--sim", profiles, "--root", root, "--runtime", runtime]
+        argv: list[str | Path] = [program, "up", "--sim", profiles, "--root", root, "--runtime", runtime]
         argv += [word for option in sim_options for word in ("--sim-option", option)]
         if node_config is not None:
             (base / "node.toml").write_text(node_config)
@@ -177,7 +180,7 @@ def running(
                 daemon(argv, log=log, ready=lambda: "To stop" in log.read_text(), env=env) as process,
                 nullcontext() if stored else _without_store(root / "notify.sock"),
             ):
-                yield Arbiter(root, process.pid)
+                yield Arbiter(root, process.pid, program)
         finally:
             kill_left_behind(root)
             for path in logs:

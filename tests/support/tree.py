@@ -6,7 +6,7 @@ import functools
 import shutil
 from pathlib import Path
 
-from tests.support.commands import run
+from tests.support.commands import attempt, run
 from tests.support.places import REPOSITORY
 
 C = "C"
@@ -15,7 +15,7 @@ SHELL = "shell"
 TEXT = "text"
 
 # The one who runs the tests, root, need not own the clone.
-_GIT = ("git", "-c", f"safe.directory={REPOSITORY}")
+GIT = ("git", "-c", f"safe.directory={REPOSITORY}")
 _C_SUFFIXES = frozenset({".c", ".h"})
 _SHELLS = (b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/bin/bash")
 
@@ -23,7 +23,7 @@ _SHELLS = (b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/bin/bash")
 @functools.cache
 def everything() -> tuple[Path, ...]:
     """Every file, sorted. AssertionError where git does not know the repository."""
-    listed = run(*_GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=REPOSITORY)
+    listed = run(*GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=REPOSITORY)
     found = (REPOSITORY / name for name in listed.split("\0") if name)
     return tuple(sorted(path for path in found if path.is_file()))
 
@@ -59,11 +59,16 @@ def _is_text(content: bytes) -> bool:
 
 
 def copy_to(folder: Path) -> None:
-    """A copy of every file below the folder, in its place."""
+    """A copy of every file below the folder, in its place, made now."""
     for path in everything():
         target = folder / relative(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, target)
+        shutil.copy(path, target)
+
+
+def has(commit: str) -> bool:
+    """Whether what is checked out descends from the commit; a source archive or a shallow clone has none."""
+    return attempt(*GIT, "merge-base", "--is-ancestor", commit, "HEAD", cwd=REPOSITORY).status == 0
 
 
 def relative(path: Path) -> str:

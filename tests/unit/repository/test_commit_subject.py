@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import tree
 from tests.support.commands import attempt, run
 from tests.support.places import REPOSITORY
 from tools.subject import amiss
 
 # Every commit after this one is judged.
 BASE = "a38641d72aa9"
-GIT = ("git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY))
 
 
 def judged(tmp_path: Path, message: str) -> tuple[int, str]:
@@ -55,7 +55,7 @@ def test_other_subject_is_refused_in_a_line(tmp_path: Path, subject: str, why: s
 
 
 def test_commits_since_the_base_have_imperatives() -> None:
-    if attempt(*GIT, "merge-base", "--is-ancestor", BASE, "HEAD").status:
+    if not tree.has(BASE):
         pytest.skip("no history from there: a source archive or a shallow clone")
-    subjects = run(*GIT, "log", "--no-merges", "--format=%s", f"{BASE}..").splitlines()
+    subjects = run(*tree.GIT, "log", "--no-merges", "--format=%s", f"{BASE}..", cwd=REPOSITORY).splitlines()
     assert [f"{subject}: {why}" for subject in subjects if (why := amiss(subject))] == []
