@@ -12,7 +12,7 @@ from tests.support.programs import Programs
 from tests.support.steady import LONGEST_S, mgpud_killed, steady
 from tests.support.waiting import until
 
-# The oldest build that has to be taken over. A format that this one cannot read moves it, with a line in NEWS.md.
+# The oldest build to be taken over. A format that this one cannot read moves it, with a line in NEWS.md.
 BASE = "468ab30752cb"
 BUILD_S = 600.0
 

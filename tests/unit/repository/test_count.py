@@ -210,6 +210,7 @@ def test_figures_above_their_ceilings_are_found() -> None:
     assert over({"a": 1, "b": 3, "c": 0}, {"a": 1, "b": 2}) == ["b: 3, at most 2", "c: 0, at most unknown"]
 
 
+@pytest.mark.timeout(600)
 def test_no_figure_here_is_above_its_ceiling() -> None:
     found = of_work_tree()
     assert found.escape_places
