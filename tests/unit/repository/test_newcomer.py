@@ -4,11 +4,12 @@ Whole, the tests that judge it pass. With a place forgotten one of them fails an
 place that no step of the page names, or a step that is no place, is a mistake of the page.
 """
 
+import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,16 @@ def test_forgotten_place_is_named(scratch: Path, change: Change, place: Place) -
         done = check(scratch, change)
     assert done.status == 1, done
     assert re.search(place.named, done.out + done.err), done
+
+
+def test_changes_compile_together(scratch: Path, tmp_path: Path) -> None:
+    """The engine library, of a tree with all of them."""
+    env = {"PATH": f"{Path(sys.prefix) / 'bin'}:{os.environ['PATH']}"}
+    with ExitStack() as stack:
+        for change in CHANGES.values():
+            stack.enter_context(made(scratch, change))
+        run("meson", "setup", tmp_path, ".", "-Dbuildtype=plain", cwd=scratch, env=env)
+        run("ninja", "native_sched/libmgpu_engine.so", cwd=tmp_path, env=env, timeout_s=LIMIT_S)
 
 
 def steps(change: Change) -> str:
