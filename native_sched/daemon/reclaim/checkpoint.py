@@ -68,16 +68,14 @@ class Alone:
         self._fd = -1
 
     async def lock(self) -> int:
-        """The descriptor that holds it."""
-        if self._fd < 0:
+        """The descriptor that holds it, for however many wait at a time."""
+        while self._fd < 0:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                while not file_lock.taken(fd):
-                    await asyncio.sleep(_LOOK_S)
-            except BaseException:
+            if file_lock.taken(fd):
+                self._fd = fd
+            else:
                 os.close(fd)
-                raise
-            self._fd = fd
+                await asyncio.sleep(_LOOK_S)
         return self._fd
 
     def close(self) -> None:

@@ -331,6 +331,23 @@ def test_silent_helper_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     asyncio.run(run())
 
 
+def test_all_that_wait_for_the_helper_before_go_on_together(tmp_path: Path) -> None:
+    """A container that is recovered and the helper that is kept ready: neither waits for the other's lock."""
+
+    async def run() -> None:
+        before, alone = Alone(str(tmp_path / "lock")), Alone(str(tmp_path / "lock"))
+        await before.lock()
+        waiting = [asyncio.create_task(alone.lock()) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        assert not any(each.done() for each in waiting)
+        before.close()
+        first, second = await asyncio.wait_for(asyncio.gather(*waiting), timeout=60)
+        assert first == second
+        alone.close()
+
+    asyncio.run(run())
+
+
 def test_helper_that_is_not_installed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mgpud serves without it."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
