@@ -24,12 +24,12 @@ static size_t span_of(const struct box *box, size_t pitch, size_t slice)
     return span;
 }
 
-static CUresult side_of(const struct operand *operand, const struct box *box, struct side *side, int *kind)
+static CUresult side_of(const struct operand *operand, const struct box *box, struct side *side,
+                        struct place *place)
 {
     size_t pitch = operand->pitch ? operand->pitch : box->width;
     size_t slice = (operand->height ? operand->height : box->height) * pitch;
     size_t offset = operand->z * slice + operand->y * pitch + operand->x, span = span_of(box, pitch, slice);
-    struct place place;
     CUresult error;
 
     if (operand->type == CU_MEMORYTYPE_ARRAY)
@@ -37,11 +37,10 @@ static CUresult side_of(const struct operand *operand, const struct box *box, st
     if (operand->type < CU_MEMORYTYPE_HOST || operand->type > CU_MEMORYTYPE_UNIFIED || !span ||
         operand->x + box->width > pitch || (operand->height && operand->y + box->height > operand->height))
         return CUDA_ERROR_INVALID_VALUE;
-    error = place_of(operand->base + offset, span, &place);
-    if (!error && operand->type == CU_MEMORYTYPE_DEVICE && place.kind == PLACE_PAGEABLE)
+    error = place_of(operand->base + offset, span, place);
+    if (!error && operand->type == CU_MEMORYTYPE_DEVICE && place->kind == PLACE_PAGEABLE)
         error = CUDA_ERROR_INVALID_VALUE;
-    *side = (struct side){error ? NULL : place.at, pitch, slice};
-    *kind = error ? PLACE_PAGEABLE : (int)place.kind;
+    *side = (struct side){error ? NULL : place->at, pitch, slice};
     return error;
 }
 
@@ -54,9 +53,9 @@ static CUresult copy_box(const struct operand *to, const struct operand *from, s
 
     if (error || !box.width || !box.height || !box.depth)
         return error;
-    error = side_of(to, &box, &copy.to, &copy.to_kind);
+    error = side_of(to, &box, &copy.to, &copy.to_place);
     if (!error)
-        error = side_of(from, &box, &copy.from, &copy.from_kind);
+        error = side_of(from, &box, &copy.from, &copy.from_place);
     return error ? error : copy_submit(&copy, stream, blocking);
 }
 

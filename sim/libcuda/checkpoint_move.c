@@ -135,6 +135,8 @@ static void leave_driver(void)
 {
     struct range *range;
 
+    uvm_forget();
+    reach_forget();
     session_leave();
     contexts_leave();
     for (size_t i = 0; (range = range_number(i)); i++)
@@ -161,7 +163,6 @@ CUresult checkpoint_away(void)
         drop_saved();
         return result;
     }
-    uvm_forget();
     slabs_forget();
     leave_driver();
     return CUDA_SUCCESS;
@@ -200,7 +201,7 @@ static CUresult memory_back(const struct rmc *rm)
             result = map_again(rm, range);
         else if (is_video(range))
             result = make_again(rm, range->card, range->bytes, range->saved, &range->handle);
-    return result;
+    return result ? result : reach_all(rm);
 }
 
 CUresult checkpoint_back(const CUcheckpointGpuPair *pairs, unsigned int count)

@@ -1,3 +1,4 @@
+#include "access.h"
 #include "moves.h"
 #include "ranges.h"
 #include "stream.h"
@@ -27,16 +28,22 @@ CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags,
     }
     contexts_add(context);
     *out = context;
-    return CUDA_SUCCESS;
+    error = reach_all(rm); /* what its card was to reach once it has a context */
+    if (error)
+        context_end(rm, context);
+    return error;
 }
 
 void context_end(struct rmc *rm, CUcontext context)
 {
-    uvm_leave(rm, context);
+    access_end_context(context);
+    if (uvm_leave(rm, context))
+        reach_leave(rm, context->device->card);
     engines_end(context->engines);
     moves_end_context(context);
-    ranges_end_context(rm, context);
+    memory_end_context(rm, context);
     contexts_remove(context);
+    reach_all(rm);
     objects_end_context(context);
     context_release(context);
 }

@@ -51,17 +51,32 @@ static struct move *move_for(const struct copy *copy, CUstream stream, bool stag
     return move;
 }
 
-/* Over the bus with host memory: the copy engine's work. On the card alone each byte is read and written. */
+/* On one card each byte is read and written there. */
+static bool is_on_card(const struct copy *copy)
+{
+    return copy->to_place.kind == PLACE_CARD && copy->from_place.kind == PLACE_CARD &&
+           copy->to_place.card == copy->from_place.card;
+}
+
+/* Bytes go over the bus with host memory, and between cards: once where one of them reaches both sides, else
+ * to the host and from there. The copy engine's work. */
+static uint64_t bytes_over_bus(const struct copy *copy)
+{
+    bool through_host = copy->to_place.kind == PLACE_CARD && copy->from_place.kind == PLACE_CARD &&
+                        !(copy->to_place.reached & copy->from_place.reached);
+
+    return through_host ? 2 * bytes_of(&copy->box) : bytes_of(&copy->box);
+}
+
 static CUresult submit(const struct copy *copy, CUstream stream, struct move *move)
 {
-    uint64_t bytes = bytes_of(&copy->box);
-    bool on_card = copy->to_kind == PLACE_CARD && copy->from_kind == PLACE_CARD;
-    struct sim_command command = {.op = SIM_CMD_COPY, .a = bytes};
+    bool on_card = is_on_card(copy);
+    struct sim_command command = {.op = SIM_CMD_COPY, .a = bytes_over_bus(copy)};
     CUresult error;
     mark_t mark;
 
     if (on_card)
-        command = card_moves(stream, 2 * bytes);
+        command = card_moves(stream, 2 * bytes_of(&copy->box));
     error = stream_submit_marked(stream, on_card ? SIM_ENGINE_GRAPHICS : SIM_ENGINE_COPY,
                                  (struct commands){&command, 1}, &mark);
     if (!move)
@@ -77,8 +92,9 @@ static CUresult submit(const struct copy *copy, CUstream stream, struct move *mo
  * read has been read, little of it into pages of the driver's own. */
 CUresult copy_submit(const struct copy *copy, CUstream stream, bool blocking)
 {
-    bool pageable_to = copy->to_kind == PLACE_PAGEABLE, pageable_from = copy->from_kind == PLACE_PAGEABLE;
-    bool on_card = copy->to_kind == PLACE_CARD && copy->from_kind == PLACE_CARD;
+    bool pageable_to = copy->to_place.kind == PLACE_PAGEABLE;
+    bool pageable_from = copy->from_place.kind == PLACE_PAGEABLE;
+    bool on_card = is_on_card(copy);
     bool staged = !blocking && !pageable_to && pageable_from && bytes_of(&copy->box) <= STAGED_BYTES;
     CUresult error = CUDA_SUCCESS;
     struct move *move;
@@ -107,21 +123,18 @@ static CUresult copy_line(CUdeviceptr to, enum where to_where, CUdeviceptr from,
                           size_t bytes, CUstream handle, bool blocking)
 {
     struct copy copy = {.box = {bytes, 1, 1}};
-    struct place to_place, from_place;
     CUresult error;
     HELD_STREAM stream = stream_hold(handle, &error);
 
     if (error || !bytes)
         return error;
-    error = line_of(to, bytes, to_where, &to_place);
+    error = line_of(to, bytes, to_where, &copy.to_place);
     if (!error)
-        error = line_of(from, bytes, from_where, &from_place);
+        error = line_of(from, bytes, from_where, &copy.from_place);
     if (error)
         return error;
-    copy.to.at = to_place.at;
-    copy.from.at = from_place.at;
-    copy.to_kind = to_place.kind;
-    copy.from_kind = from_place.kind;
+    copy.to.at = copy.to_place.at;
+    copy.from.at = copy.from_place.at;
     return copy_submit(&copy, stream, blocking);
 }
 
@@ -186,7 +199,7 @@ CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
     return copy_line(to, ANYWHERE, from, ANYWHERE, bytes, CU_STREAM_PER_THREAD, true);
 }
 
-/* The cards lie in one span of addresses. Between two of them a copy goes through the host. */
+/* The cards lie in one span of addresses: they say whose memory it is. */
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                            size_t bytes, CUstream stream)
 {

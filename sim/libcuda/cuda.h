@@ -1,7 +1,7 @@
 /* How the parts of the library work together, from the bottom up:
  *   session.c   the driver, the lock, devices    visible.c   CUDA_VISIBLE_DEVICES
  *   device.c    cuDevice*                        attribute.c cuDeviceGetAttribute
- *   stack.c     the thread's stack of contexts   peer.c      other cards' memory: none
+ *   stack.c     the thread's stack of contexts   peer.c      other cards' memory
  *   objects.c   what handles name                engines.h   channels and waiting for them
  *   stream.h    what is submitted to them        ranges.h    memory that has an address
  *   context.c   making and ending contexts       current.c   the calling thread's

@@ -1,3 +1,4 @@
+#include "access.h"
 #include "checkpoint.h"
 #include "moves.h"
 #include "ranges.h"
@@ -18,6 +19,7 @@ CUresult cuInit(unsigned int flags)
         contexts_forget();
         slabs_forget();
         ranges_forget();
+        access_forget();
         reservations_forget();
         moves_forget();
         pools_forget();

@@ -37,20 +37,38 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
+/* NULL: the process has no card of that number. */
+static const struct device *device_of(uint32_t instance)
+{
+    for (unsigned int i = 0; i < device_count(); i++)
+        if (device_at((CUdevice)i)->card->instance == instance)
+            return device_at((CUdevice)i);
+    return NULL;
+}
+
+/* Memory of another card is the calling thread's card's to reach, as if it had asked for access. */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
 {
     struct range range = {.kind = RANGE_OPENED};
+    const struct device *owner;
     struct shared shared;
     CUresult result;
     ENTER(entry, enter_context(&range.context));
 
     memcpy(&shared, &handle, sizeof shared);
-    if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
-        shared.instance != range.context->device->card->instance)
+    if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (shared.pid == entry.rm->pid && shared.client == entry.rm->client)
         return CUDA_ERROR_INVALID_CONTEXT;
-    range.card = range.context->device->card;
+    owner = device_of(shared.instance);
+    if (!owner)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (owner != range.context->device) {
+        if (!devices_are_peers(entry.rm, owner, range.context->device))
+            return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+        range.reach = 1u << (range.context->device->card - entry.rm->cards);
+    }
+    range.card = owner->card;
     result = from_rm(rmc_dup(entry.rm, range.card, &range.handle, shared.client, shared.handle));
     if (result)
         return result;
@@ -59,8 +77,9 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsi
         rmc_free(entry.rm, range.handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *pointer = range.base;
-    return CUDA_SUCCESS;
+    result = memory_reach(entry.rm, range_at(range.base));
+    *pointer = result ? 0 : range.base;
+    return result;
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)

@@ -32,10 +32,23 @@ CUresult memory_make(const struct rmc *rm, struct range *range)
 
     if (status)
         return from_rm(status);
-    if (range_add(range))
+    if (!range_add(range)) {
+        rmc_free(rm, range->handle);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return memory_reach(rm, range_at(range->base));
+}
+
+CUresult memory_reach(const struct rmc *rm, struct range *range)
+{
+    CUresult error = reach(rm, range);
+
+    if (!error)
         return CUDA_SUCCESS;
+    reach_end(rm, range);
     rmc_free(rm, range->handle);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    range_remove(range);
+    return error;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
@@ -86,11 +99,29 @@ struct entry enter_settled(void)
 
 static CUresult free_range(const struct rmc *rm, struct range *range)
 {
-    uint32_t status = range->handle ? rmc_free(rm, range->handle) : NV_OK;
+    uint32_t status;
 
+    reach_end(rm, range);
+    status = range->handle ? rmc_free(rm, range->handle) : NV_OK;
     if (!status)
         range_remove(range);
     return from_rm(status);
+}
+
+void memory_end_context(const struct rmc *rm, CUcontext context)
+{
+    struct range *range;
+
+    for (size_t i = 0; (range = range_number(i));) {
+        if (range->context != context) {
+            i++;
+            continue;
+        }
+        reach_end(rm, range);
+        if (range->handle)
+            rmc_free(rm, range->handle);
+        range_remove(range);
+    }
 }
 
 CUresult memory_free(CUdeviceptr pointer, bool opened)

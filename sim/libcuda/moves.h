@@ -45,11 +45,21 @@ void moves_finish(void);
 void moves_end_context(const struct CUctx_st *context);
 void moves_forget(void);
 
+/* place.c: what a pointer means to a copy. */
+struct place {
+    uint8_t *at; /* NULL: it has no contents */
+    enum { PLACE_PAGEABLE, PLACE_PINNED, PLACE_CARD } kind;
+    const struct rmc_card *card; /* PLACE_CARD: whose memory, and bits of the cards that reach it */
+    uint32_t reached;
+};
+/* `bytes` from the pointer on: in one allocation, or the program's own. Without the library's lock. */
+CUresult place_of(CUdeviceptr pointer, size_t bytes, struct place *place);
+
 /* copy.c: what cuMemcpy* comes to, its pointers looked up. Returns when it is done where it blocks or has to
  * do with pageable memory, and at once where it stays on the card. */
 struct copy {
     struct side to, from;
-    int to_kind, from_kind; /* as in struct place */
+    struct place to_place, from_place;
     struct box box;
 };
 CUresult copy_submit(const struct copy *copy, CUstream stream, bool blocking);

@@ -66,6 +66,7 @@ void pool_trim(const struct rmc *rm, CUmemoryPool pool, uint64_t keep)
             continue;
         }
         use.reserved -= range->bytes;
+        reach_end(rm, range);
         rmc_free(rm, range->handle);
         range_remove(range);
     }

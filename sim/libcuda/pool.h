@@ -16,6 +16,7 @@ struct CUmemPoolHandle_st {
     struct object object;
     struct device *device;
     uint64_t threshold; /* what it may keep past a wait */
+    uint32_t reach;     /* bits of the cards that have access beside its own */
     struct pool_use high;
     int reuse[POOL_REUSES]; /* as set: memory is used again once it is free, whatever they say */
 };

@@ -150,21 +150,44 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
     return CUDA_SUCCESS;
 }
 
-/* Its own card has access, and no other can be given it. */
+static uint32_t bit_of(const struct rmc *rm, const struct device *device)
+{
+    return 1u << (device->card - rm->cards);
+}
+
+/* Its own card always has access; a peer of it can be given it. */
+static CUresult give_access(const struct rmc *rm, CUmemoryPool pool, const CUmemAccessDesc *description)
+{
+    const struct device *device = device_at(description->location.id);
+
+    if (description->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (device == pool->device)
+        return description->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_INVALID_DEVICE;
+    if (description->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        pool->reach &= ~bit_of(rm, device);
+    else if (description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        return CUDA_ERROR_INVALID_VALUE;
+    else if (!devices_are_peers(rm, device, pool->device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    else
+        pool->reach |= bit_of(rm, device);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *descriptions, size_t count)
 {
+    CUresult result = CUDA_SUCCESS;
     CUmemoryPool pool;
     ENTER(entry, enter());
 
     pool = pool_find(handle);
     if (!pool || (count && !descriptions))
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
-        if (descriptions[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            device_at(descriptions[i].location.id) != pool->device ||
-            descriptions[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-            return CUDA_ERROR_INVALID_DEVICE;
-    return CUDA_SUCCESS;
+    for (size_t i = 0; i < count && !result; i++)
+        result = give_access(entry.rm, pool, &descriptions[i]);
+    return result ? result : reach_all(entry.rm);
 }
 
 CUresult cuMemPoolGetAccess(int *flags, CUmemoryPool handle, const CUmemLocation *location)
@@ -176,7 +199,8 @@ CUresult cuMemPoolGetAccess(int *flags, CUmemoryPool handle, const CUmemLocation
     if (!flags || !pool || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
         !device_at(location->id))
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = device_at(location->id) == pool->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    *flags = (pool->reach | bit_of(entry.rm, pool->device)) & bit_of(entry.rm, device_at(location->id))
+                 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

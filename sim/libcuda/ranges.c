@@ -131,14 +131,3 @@ void range_remove(struct range *range)
     count--;
     memmove(&ranges[at], &ranges[at + 1], (count - at) * sizeof *ranges);
 }
-
-void ranges_end_context(const struct rmc *rm, CUcontext context)
-{
-    for (size_t i = count; i--;) {
-        if (ranges[i].context != context)
-            continue;
-        if (ranges[i].handle)
-            rmc_free(rm, ranges[i].handle);
-        range_remove(&ranges[i]);
-    }
-}

@@ -4,7 +4,8 @@
  *   reserve.c   cuMemAddress*, cuMemMap           ipc.c       cuIpc*
  *   host.c      memory of the host                managed.c   memory of both
  *   uvm.c       nvidia-uvm, for the latter        pointer.c   what is known of an address
- *   pool.c      in the order of streams */
+ *   pool.c      in the order of streams           peer.c      who may reach another card's
+ *   reach.c     what is mapped on it for that     access.h  which contexts do */
 #ifndef MGPU_SIM_CUDA_RANGES_H
 #define MGPU_SIM_CUDA_RANGES_H
 #include "engines.h"
@@ -41,6 +42,8 @@ struct range {
     struct physical *physical; /* RANGE_MAPPED: whose bytes */
     bool shared;               /* its name was given away: cuIpcGetMemHandle() */
     struct saved *saved;       /* while it is not on the card: what it held */
+    uint32_t reach, reached;   /* bits of cards beside its own: that are to reach it, that do */
+    bool external;             /* nvidia-uvm has a range for that */
 };
 
 /* All with the library's lock held. Fills in base; false when out of addresses or memory. */
@@ -61,8 +64,6 @@ static inline bool range_is_on_card(const struct range *range)
 uint64_t ranges_run(const struct range *range);
 /* Its bytes go from our sight too. Nothing that is to move may be waiting for them: see moves_finish(). */
 void range_remove(struct range *range);
-/* Frees them in the driver too. */
-void ranges_end_context(const struct rmc *rm, CUcontext context);
 void ranges_forget(void);
 /* Whether device addresses are of that kind: no other pages lie there. */
 bool address_is_ours(CUdeviceptr address);
@@ -81,16 +82,37 @@ void contents_reserve(const struct range *range);
  * and every card with a context has an address space there. An enum rm_status, as rmc_uvm(). */
 uint32_t uvm_join(const struct rmc *rm);
 int uvm_file(void);
-void uvm_leave(const struct rmc *rm, CUcontext context);
-/* In a forked child. */
+/* Whether the card's address space was the context's, and is registered no more. */
+bool uvm_leave(const struct rmc *rm, CUcontext context);
+/* In a forked child, or when what the driver has of the process ends. */
 void uvm_forget(void);
+
+/* reach.c, lock held. Maps what is to be reached and is not yet, and ends what is no longer to be. */
+CUresult reach(const struct rmc *rm, struct range *range);
+/* The same of all ranges, and peers that nothing needs are peers no more. */
+CUresult reach_all(const struct rmc *rm);
+/* They are peers from now on, until a reach_all() that finds no need. */
+CUresult reach_pair(const struct rmc *rm, const struct rmc_card *one, const struct rmc_card *other);
+/* No other card reaches it any more. */
+void reach_end(const struct rmc *rm, struct range *range);
+/* The card's address space is gone, and what was mapped there. */
+void reach_leave(const struct rmc *rm, const struct rmc_card *card);
+/* nvidia-uvm has nothing of it any more: it is to be made anew. */
+void reach_forget(void);
+
+/* peer.c, lock held. */
+bool devices_are_peers(const struct rmc *rm, const struct device *one, const struct device *other);
 
 /* memory.c: a context, and nothing that is still to be moved: memory may go. */
 struct entry enter_settled(void);
+/* Frees what is the context's, in the driver too. */
+void memory_end_context(const struct rmc *rm, CUcontext context);
 /* Frees a whole range of that kind. */
 CUresult memory_free(CUdeviceptr pointer, bool opened);
 /* Lock held: memory of the card at an address, or nothing at all. */
 CUresult memory_make(const struct rmc *rm, struct range *range);
+/* Of a range that was added: the cards reach it that are to, or it is gone. */
+CUresult memory_reach(const struct rmc *rm, struct range *range);
 
 /* pool.c, any time: what streams have freed meanwhile goes back. */
 void pools_settle(void);

@@ -152,23 +152,49 @@ CUresult cuMemUnmap(CUdeviceptr base, size_t bytes)
         struct physical *physical = range->physical;
 
         base += range->bytes;
+        reach_end(entry.rm, range);
         range_remove(range);
         entry.error = physical_put(entry.rm, physical);
     }
     return entry.error;
 }
 
-static CUresult give_access(const struct rmc *rm, struct range *range, unsigned int access)
+/* To the card that it lies on, or to a peer of that. Its bytes are there for copies once either has it. */
+static CUresult give_access(const struct rmc *rm, struct range *range, const CUmemAccessDesc *description)
 {
-    contents_unmap(range);
-    range->at = NULL;
-    range->flags = access;
-    if (access && !contents_map_at(rm, range, PROT_READ | PROT_WRITE))
+    const struct device *device = device_at(description->location.id);
+    unsigned int access = (unsigned int)description->flags;
+
+    if (description->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (device->card == range->card) {
+        range->flags = access;
+    } else {
+        uint32_t bit = 1u << (device->card - rm->cards);
+
+        if (access && !devices_are_peers(rm, device, device_at(ordinal_of_card(range->card))))
+            return CUDA_ERROR_INVALID_DEVICE;
+        range->reach = access ? range->reach | bit : range->reach & ~bit;
+    }
+    if (!range->flags && !range->reach) {
+        contents_unmap(range);
+        range->at = NULL;
+    } else if (!range->at && !contents_map_at(rm, range, PROT_READ | PROT_WRITE)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return CUDA_SUCCESS;
+    }
+    return reach(rm, range);
 }
 
-/* Only the card whose memory it is can be given access. */
+static bool are_accesses(const CUmemAccessDesc *descriptions, size_t count)
+{
+    for (size_t i = 0; descriptions && i < count; i++)
+        if (descriptions[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            descriptions[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+            descriptions[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return false;
+    return descriptions && count;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr base, size_t bytes, const CUmemAccessDesc *descriptions, size_t count)
 {
     CUdeviceptr end = base + bytes;
@@ -179,33 +205,31 @@ CUresult cuMemSetAccess(CUdeviceptr base, size_t bytes, const CUmemAccessDesc *d
     entry = enter();
     if (entry.error)
         return entry.error;
-    if (!descriptions || count != 1 || !is_whole_maps(base, bytes) ||
-        (descriptions->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
-         descriptions->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
-         descriptions->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+    if (!are_accesses(descriptions, count) || !is_whole_maps(base, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     while (base < end && !entry.error) {
         struct range *range = range_at(base);
 
-        if (descriptions->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            descriptions->location.id != ordinal_of_card(range->card))
-            return CUDA_ERROR_INVALID_DEVICE;
         base += range->bytes;
-        entry.error = give_access(entry.rm, range, (unsigned int)descriptions->flags);
+        for (size_t i = 0; i < count && !entry.error; i++)
+            entry.error = give_access(entry.rm, range, &descriptions[i]);
     }
     return entry.error;
 }
 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer)
 {
+    const struct device *device;
     const struct range *range;
     ENTER(entry, enter());
 
     range = range_at(pointer);
     if (!flags || !location || !range || range->kind != RANGE_MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == ordinal_of_card(range->card)
-                 ? range->flags
+    device = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? device_at(location->id) : NULL;
+    *flags = device && device->card == range->card ? range->flags
+             : device && range->reach & 1u << (device->card - entry.rm->cards)
+                 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

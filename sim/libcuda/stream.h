@@ -65,13 +65,6 @@ enum sim_engine_index stream_engine(const struct CUstream_st *stream);
 CUresult stream_wait(CUstream stream);
 bool stream_idle(CUstream stream);
 
-/* place.c: what a pointer means to a copy. */
-struct place {
-    uint8_t *at; /* NULL: it has no contents */
-    enum { PLACE_PAGEABLE, PLACE_PINNED, PLACE_CARD } kind;
-};
-/* `bytes` from the pointer on: in one allocation, or the program's own. Without the library's lock. */
-CUresult place_of(CUdeviceptr pointer, size_t bytes, struct place *place);
 /* What a kernel takes that moves so many bytes through the card's memory. */
 struct sim_command card_moves(CUstream stream, uint64_t bytes);
 

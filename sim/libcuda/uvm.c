@@ -69,14 +69,15 @@ uint32_t uvm_join(const struct rmc *rm)
     return status;
 }
 
-void uvm_leave(const struct rmc *rm, CUcontext context)
+bool uvm_leave(const struct rmc *rm, CUcontext context)
 {
     struct unregister_gpu_vaspace vaspace;
     uint32_t i = (uint32_t)(context->device->card - rm->cards);
 
     if (joined[i] != context)
-        return;
+        return false;
     joined[i] = NULL;
     rmc_uuid(context->device->card, vaspace.gpu);
     rmc_uvm(rm, file, UVM_UNREGISTER_GPU_VASPACE, &vaspace);
+    return true;
 }

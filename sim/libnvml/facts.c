@@ -87,15 +87,3 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *archit
     }
     return NVML_SUCCESS;
 }
-
-/* None, as the CUDA library says too: neither asks RM for them. */
-nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index, int *status)
-{
-    enum { CAPABILITIES = 5, P2P_STATUS_NOT_SUPPORTED = 5 };
-    ENTER(entry, enter_device(device));
-
-    if (!status || !peer || index >= CAPABILITIES)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *status = P2P_STATUS_NOT_SUPPORTED;
-    return NVML_SUCCESS;
-}

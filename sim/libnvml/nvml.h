@@ -20,6 +20,8 @@ void leave(struct entry *entry);
 
 struct entry enter(void);
 struct entry enter_device(nvmlDevice_t device);
+/* Lock held. NULL: it is no device. */
+const struct rmc_card *card_of(const struct rmc *rm, nvmlDevice_t device);
 
 nvmlDevice_t handle_of(const struct entry *entry, uint32_t index);
 uint32_t index_of(const struct entry *entry);

@@ -99,12 +99,16 @@ struct entry enter_device(nvmlDevice_t device)
 
     if (entry.error)
         return entry;
-    if (device < handles || device >= handles + entry.rm->card_count) {
-        leave(&entry);
-        return (struct entry){.error = NVML_ERROR_INVALID_ARGUMENT};
-    }
-    entry.card = &entry.rm->cards[device - handles];
-    return entry;
+    entry.card = card_of(entry.rm, device);
+    if (entry.card)
+        return entry;
+    leave(&entry);
+    return (struct entry){.error = NVML_ERROR_INVALID_ARGUMENT};
+}
+
+const struct rmc_card *card_of(const struct rmc *rm, nvmlDevice_t device)
+{
+    return device < handles || device >= handles + rm->card_count ? NULL : &rm->cards[device - handles];
 }
 
 nvmlDevice_t handle_of(const struct entry *entry, uint32_t index)

@@ -84,6 +84,23 @@ uint32_t rmc_export(const struct rmc *rm, const struct rmc_card *card, uint32_t 
 uint32_t rmc_import(const struct rmc *rm, int fd, const struct rmc_card **card, uint32_t *handle,
                     uint64_t *bytes);
 
+/* What the two are to each other, of enum rmc_peer_caps, as libcuda asks; and as NVML does: 0 where there is
+ * such a way, by NVML's numbers of ways. */
+enum rmc_peer_caps { RMC_PEER_WRITES = 1, RMC_PEER_READS = 2, RMC_PEER_ATOMICS = 16 };
+enum { RMC_PEER_STATUSES = 5 };
+uint32_t rmc_peers(const struct rmc *rm, const struct rmc_card *one, const struct rmc_card *other,
+                   uint32_t *caps);
+uint32_t rmc_peer_statuses(const struct rmc *rm, const struct rmc_card *one, const struct rmc_card *other,
+                           uint8_t statuses[RMC_PEER_STATUSES]);
+
+/* A link of NVLink, and the address of what is at its other end. 0: the card has no links. */
+struct rmc_link {
+    bool connected, to_gpu;
+    uint32_t domain, bus, slot;
+};
+uint32_t rmc_link_version(const struct rmc *rm, const struct rmc_card *card, uint32_t *version);
+uint32_t rmc_link(const struct rmc *rm, const struct rmc_card *card, uint32_t number, struct rmc_link *link);
+
 /* Video memory in KiB by enum rm_fb_index; at most RM_FB_ENTRIES values in one call. */
 uint32_t rmc_memory_kib(const struct rmc *rm, const struct rmc_card *card, const uint32_t *indices,
                         uint32_t *kib, uint32_t count);

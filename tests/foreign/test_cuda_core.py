@@ -1,12 +1,14 @@
 """cuda.core and cuda.bindings: the rest of the driver's interface, as those who maintain them use it."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support import arbiter
-from tests.support.foreign import run_foreign
+from tests.support.foreign import foreign_bundle, run_foreign
+from tests.support.waiting import until
 
 CAP_MIB = 1024
 MIB = 1 << 20
@@ -93,3 +95,16 @@ def test_process_checkpoints_itself(seen: Any) -> None:
         "same": True,
     }
     assert seen["exported"] == "CUDA_ERROR_NOT_SUPPORTED"
+
+
+def test_pools_of_a_card_are_given_to_its_peer(private_host: None) -> None:
+    with arbiter.running("a10:2") as mgpu:
+        with foreign_bundle("peers_cuda_core.py", memory_mib=2 * CAP_MIB, env={"MGPU_GPUS": "2"}) as made:
+            done = made.run(mgpu.runtime)
+        assert done.status == 0, done
+        assert json.loads(done.out.splitlines()[-1]) == {
+            "can": [True, True],
+            "peers": [[], [0], []],
+            "same": True,
+        }
+        until(lambda: mgpu.in_use() == ([0, 0], [0, 0]), "nothing is left of it")

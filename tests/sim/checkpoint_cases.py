@@ -55,7 +55,9 @@ class Mapped:
 
 
 class Everything:
-    """Memory of each kind that can be moved, two contexts on two cards, streams, events, a module."""
+    """Memory of each kind that can be moved, two contexts on two cards that are peers, streams, events, a
+    module.
+    """
 
     def __init__(self) -> None:
         self.second, self.c = Cuda(1), Cuda(0)
@@ -75,6 +77,7 @@ class Everything:
         self.other = self.second.memory(SIZE)
         write(self.second, self.other, 9)
         c.current()
+        check(c.cu.cuCtxEnablePeerAccess(self.second.context, 0))
 
     def look(self) -> Any:
         c = self.c
@@ -87,6 +90,7 @@ class Everything:
                 other,
             ],
             "addresses": [self.plain.value, self.pooled.value, self.mapped.address.value, self.pinned.value],
+            "peers": c.cu.cuCtxEnablePeerAccess(self.second.context, 0),
             "ms": round(c.between(self.began, self.ended), 4),
             "pinned": c_ubyte.from_address((self.pinned.value or 0) + SIZE - 1).value,
         }

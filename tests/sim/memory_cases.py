@@ -107,9 +107,9 @@ def across_streams() -> Any:
     return all(seen)
 
 
-def cards() -> Any:
-    """Between two cards' memory bytes go, though the cards are no peers."""
-    one, other = Cuda(0), Cuda(1)
+def cards(last: int = 1) -> Any:
+    """Between two cards' memory bytes go, be they peers or not; what is said of peers, and made of it."""
+    one, other = Cuda(0), Cuda(last)
     there, back = other.memory(SMALL), ctypes.create_string_buffer(SMALL)
     check(other.cu.cuMemsetD8_v2(there, 5, c_size_t(SMALL)))
     one.sync()
@@ -120,17 +120,26 @@ def cards() -> Any:
     one.current()
     check(one.cu.cuMemcpyPeer(here, one.context, there, other.context, c_size_t(SMALL)))
     check(one.cu.cuMemcpyDtoH_v2(back, here, c_size_t(SMALL)))
-    check(one.cu.cuDeviceCanAccessPeer(byref(can), 0, 1))
-    check(one.cu.cuDeviceGetP2PAttribute(byref(attribute), 2, 0, 1))
+    check(one.cu.cuDeviceCanAccessPeer(byref(can), 0, last))
+    attributes = []
+    for number in (1, 2, 3, 4):
+        check(one.cu.cuDeviceGetP2PAttribute(byref(attribute), number, 0, last))
+        attributes.append(attribute.value)
     return {
         "moved": back.raw == b"\5" * SMALL,
-        "can": [can.value, attribute.value],
+        "can": [can.value, *attributes],
+        "enabled": [one.cu.cuCtxEnablePeerAccess(other.context, 0) for _ in range(2)],
+        "disabled": [one.cu.cuCtxDisablePeerAccess(other.context) for _ in range(2)],
         "refused": [
-            one.cu.cuCtxEnablePeerAccess(other.context, 0),
-            one.cu.cuCtxDisablePeerAccess(other.context),
+            one.cu.cuCtxEnablePeerAccess(one.context, 0),
+            one.cu.cuCtxEnablePeerAccess(other.context, 1),
             one.cu.cuDeviceCanAccessPeer(byref(can), 0, 99),
         ],
     }
+
+
+def unlike_cards() -> Any:
+    return cards(2)
 
 
 def host_memory() -> Any:
@@ -228,7 +237,9 @@ def pool_order() -> Any:
         "current": standing.value == other.value,
         "used": used.value,
         "access": accesses,
-        "for_another": c.cu.cuMemPoolSetAccess(other, (c_int * 3)(1, 1, 3), c_size_t(1)),
+        "for_others": [
+            c.cu.cuMemPoolSetAccess(other, (c_int * 3)(1, card, 3), c_size_t(1)) for card in (1, 2)
+        ],
         "default_destroyed": c.cu.cuMemPoolDestroy(pool),
         "destroyed": c.cu.cuMemPoolDestroy(other),
         "still_ours": c.cu.cuMemFreeAsync(address, stream),

@@ -82,9 +82,9 @@ def errors() -> Any:
 
 
 def absent() -> Any:
-    """Peers, and what monitors and NCCL ask of cards that do not have it."""
+    """What monitors ask of cards that do not have it."""
     pynvml.nvmlInit()
-    one, other = (pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(2))
+    one = pynvml.nvmlDeviceGetHandleByIndex(0)
     answers = set()
     for name in (
         *("AccountingMode", "Attributes_v2", "BridgeChipInfo", "EncoderStats", "FBCStats", "PcieSpeed"),
@@ -94,8 +94,41 @@ def absent() -> Any:
             getattr(pynvml, f"nvmlDeviceGet{name}")(one)
         except pynvml.NVMLError as error:
             answers.add(type(error).__name__)
-    peers = {pynvml.nvmlDeviceGetP2PStatus(one, other, index) for index in range(5)}
-    return {"answers": sorted(answers), "peers": sorted(peers)}
+    return sorted(answers)
+
+
+def peers() -> Any:
+    """What the first card is to the second, of its kind, and to the third; and its links."""
+    pynvml.nvmlInit()
+    one, other, third = (pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(3))
+
+    def link(number: int) -> dict[str, Any]:
+        return {
+            "active": pynvml.nvmlDeviceGetNvLinkState(one, number),
+            "version": pynvml.nvmlDeviceGetNvLinkVersion(one, number),
+            "can": [pynvml.nvmlDeviceGetNvLinkCapability(one, number, kind) for kind in range(3)],
+            "type": pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(one, number),
+        }
+
+    try:
+        unlinked = str(pynvml.nvmlDeviceGetNvLinkState(third, 0))
+    except pynvml.NVMLError as error:
+        unlinked = type(error).__name__
+    there = pynvml.nvmlDeviceGetNvLinkRemotePciInfo(one, 0)
+    return {
+        "ways": [
+            [pynvml.nvmlDeviceGetP2PStatus(one, card, index) for index in range(5)]
+            for card in (other, third)
+        ],
+        "levels": [pynvml.nvmlDeviceGetTopologyCommonAncestor(one, card) for card in (one, other)],
+        "nearest": [
+            len(pynvml.nvmlDeviceGetTopologyNearestGpus(one, level))
+            for level in (pynvml.NVML_TOPOLOGY_MULTIPLE, pynvml.NVML_TOPOLOGY_HOSTBRIDGE)
+        ],
+        "links": [link(0), link(1)],
+        "ends": there.busId == pynvml.nvmlDeviceGetPciInfo(other).busId,
+        "unlinked": unlinked,
+    }
 
 
 def utilization() -> Any:

@@ -140,8 +140,23 @@ def test_nvml_errors(nvml: Callable[..., Any]) -> None:
 
 
 def test_nvml_says_what_cards_do_not_have(nvml: Callable[..., Any]) -> None:
-    p2p_not_supported = 5
-    assert nvml("absent") == {"answers": ["NVMLError_NotSupported"], "peers": [p2p_not_supported]}
+    assert nvml("absent") == ["NVMLError_NotSupported"]
+
+
+def test_nvml_says_what_cards_are_to_each_other(nvml: Callable[..., Any]) -> None:
+    no, host_bridge, nvlink_2_0, gpu, unknown = 5, 30, 2, 0, 255
+    assert nvml("peers") == {
+        # Reads, writes, over NVLink, atomic; not by RM's mailboxes.
+        "ways": [[0, 0, 0, 0, no], [no] * 5],
+        "levels": [0, host_bridge],
+        "nearest": [0, 2],
+        "links": [
+            {"active": 1, "version": nvlink_2_0, "can": [1, 0, 1], "type": gpu},
+            {"active": 0, "version": nvlink_2_0, "can": [0, 0, 0], "type": unknown},
+        ],
+        "ends": True,
+        "unlinked": "NVMLError_NotSupported",
+    }
 
 
 def test_nvml_after_fork(nvml: Callable[..., Any]) -> None:

@@ -14,7 +14,7 @@ from tests.sim.conftest import Run
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes")
 HERE = Path(__file__).parent
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_READY = 1, 2, 101, 600
-PEER_UNSUPPORTED, PEER_NOT_ENABLED = 217, 705
+INVALID_CONTEXT, PEER_UNSUPPORTED, PEER_ALREADY_ENABLED, PEER_NOT_ENABLED = 201, 217, 704, 705
 ALREADY_REGISTERED, NOT_REGISTERED = 712, 713
 PORTABLE, DEVICEMAP = 1, 2
 
@@ -45,11 +45,23 @@ def test_copies_keep_the_order_between_streams(case: Case) -> None:
     assert case("across_streams") is True
 
 
-def test_cards_are_no_peers_and_copy_nevertheless(case: Case) -> None:
-    assert case("cards") == {
+@pytest.mark.parametrize(
+    ("of", "can", "enabled", "disabled"),
+    [
+        # Over NVLink, which is atomic; no peer is nearer than another.
+        ("cards", [1, 0, 1, 1, 1], [0, PEER_ALREADY_ENABLED], [0, PEER_NOT_ENABLED]),
+        ("unlike_cards", [0, 0, 0, 0, 0], [PEER_UNSUPPORTED] * 2, [PEER_NOT_ENABLED] * 2),
+    ],
+)
+def test_cards_are_what_is_said_of_them_and_copy_either_way(
+    case: Case, of: str, can: list[int], enabled: list[int], disabled: list[int]
+) -> None:
+    assert case(of) == {
         "moved": True,
-        "can": [0, 0],
-        "refused": [PEER_UNSUPPORTED, PEER_NOT_ENABLED, INVALID_DEVICE],
+        "can": can,
+        "enabled": enabled,
+        "disabled": disabled,
+        "refused": [INVALID_CONTEXT, INVALID_VALUE, INVALID_DEVICE],
     }
 
 
@@ -83,7 +95,7 @@ def test_pools_wait_for_what_streams_free(case: Case) -> None:
         "current": True,
         "used": 1 << 20,
         "access": [3, 0],
-        "for_another": INVALID_DEVICE,
+        "for_others": [0, INVALID_DEVICE],
         "default_destroyed": INVALID_VALUE,
         "destroyed": 0,
         "still_ours": 0,

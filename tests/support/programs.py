@@ -30,6 +30,7 @@ NAMES = (
     "replay",
     "steady",
     "taker",
+    "two_cards",
     "uvm_keeps",
 )
 STATIC_SOURCES = {
