@@ -7,15 +7,31 @@
 #include <string.h>
 
 enum { WRITES = 1, READS = 2, BY_MAILBOX = 4, BY_NVLINK = 8, ATOMICS = 16, BY_BUS = 64 };
-enum { LINK_IS_SUPPORTED = 1, LINK_REACHES_PEERS = 2, LINKS_OF_4_0 = 7, LINK_HAS_ADDRESS = 1 };
+enum { LINK_IS_SUPPORTED = 1, LINK_REACHES_PEERS = 2, LINK_HAS_ADDRESS = 1 };
+enum { LINKS_OF_2_0 = 2, LINKS_OF_3_0 = 5, LINKS_OF_4_0 = 7, LINKS_OF_5_0 = 8 }; /* ctrl2080nvlink.h */
 static const uint32_t over_links = READS | WRITES | BY_NVLINK | ATOMICS;
 static const uint32_t over_bus = READS | WRITES | BY_MAILBOX | BY_BUS;
 
+/* 0: its chip has none. */
+static uint32_t links_version(const struct sim_card *card)
+{
+    switch (card->profile->chip) {
+    case CHIP_GV100:
+        return LINKS_OF_2_0;
+    case CHIP_GA100:
+        return LINKS_OF_3_0;
+    case CHIP_GH100:
+        return LINKS_OF_4_0;
+    case CHIP_GB100:
+        return LINKS_OF_5_0;
+    default:
+        return 0;
+    }
+}
+
 static bool has_links(const struct sim_card *card)
 {
-    enum chip chip = card->profile->chip;
-
-    return chip == CHIP_GV100 || chip == CHIP_GA100 || chip == CHIP_GH100 || chip == CHIP_GB100;
+    return links_version(card) > 0;
 }
 
 /* Of each with each other; a card that does not exist is nobody's peer. */
@@ -98,7 +114,7 @@ uint32_t link_caps(const struct rm_request *request)
     memset(params, 0, request->params_bytes);
     if (mask) {
         params[CAPS] = LINK_IS_SUPPORTED | LINK_REACHES_PEERS;
-        params[VERSIONS] = LINKS_OF_4_0 | LINKS_OF_4_0 << 8;
+        params[VERSIONS] = links_version(request->card) | links_version(request->card) << 8;
     }
     params[DISCOVERED] = params[ENABLED] = mask;
     return NV_OK;
