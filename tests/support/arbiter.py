@@ -155,18 +155,29 @@ def running(
     root: Path | None = None,
     sim_options: Sequence[str] = (),
     stored: bool = True,
+    under: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Arbiter]:
     """mgpu up with simulated cards. program: another mgpu; runtime: the one below mgpu's; node_config: text
     of a node.toml.
 
     root: its state directory, one of its own if None. sim_options: NAME=VALUE of the simulated card. stored:
-    its holder's descriptors outlive it; in a pod they do not.
+    its holder's descriptors outlive it; in a pod they do not. under: the words of a program that becomes it.
     """
     with host.home("up") as base:
         root = root or base / "r"
         log = base / "up.log"
-        argv: list[str | Path] = [program, "up", "--sim", profiles, "--root", root, "--runtime", runtime]
+        argv: list[str | Path] = [
+            *under,
+            program,
+            "up",
+            "--sim",
+            profiles,
+            "--root",
+            root,
+            "--runtime",
+            runtime,
+        ]
         argv += [word for option in sim_options for word in ("--sim-option", option)]
         if node_config is not None:
             (base / "node.toml").write_text(node_config)

@@ -4,30 +4,27 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from mgpu_cli import health
-from mgpu_cli.doctor import start
 from oci_specs import paths
-from oci_specs.refusal import Refusal
 from runtime_hook import needs
 from sim import cdi
 from tests.chaos.faults import read_only
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.commands import run
+from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.scrape import scrape
 from tests.support.waiting import until
-from tests.unit.doctor_support import Node
 
 
 @pytest.fixture(scope="module")
-def mgpu() -> Iterator[Arbiter]:
+def mgpu(private_host: None) -> Iterator[Arbiter]:
     """On a file system that can be filled."""
     with host.home("needs") as base:
         root = base / "r"
@@ -51,8 +48,10 @@ def folder(mgpu: Arbiter) -> Iterator[None]:
 def holder(mgpu: Arbiter) -> Iterator[None]:
     pid = mgpu.pid_of("holder")
     os.kill(pid, signal.SIGSTOP)
-    yield
-    os.kill(pid, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -99,55 +98,114 @@ REAL = {
     "room": room,
     "runtime": lambda mgpu: moved(mgpu.root / "runtime.conf"),
     "cdi": spec,
+    # The journal's file system is one of the tables that can be full.
+    "places": room,
 }
 
 
-def unknown_engine(node: Node) -> None:
-    node.with_containerd()
-    node.write("/etc/containerd/config.toml", "version = 2")
-
-
-def told(**members: object) -> Callable[[Node], None]:
-    return lambda node: setattr(node, "health", {**(node.health or {}), **members})
-
-
-# What would be the end of a node, or takes another machine.
-SEEN: dict[str, Callable[[Node], None]] = {
-    "mgpud": lambda node: setattr(node, "health", None),
-    "capabilities": lambda node: node.write("/proc/100/status", "CapEff:\t000001ffffffffdf\n"),
-    "driver": told(driver_alive=False),
-    "places": told(tables=[{"name": "listeners", "used": 960, "most": 960}]),
-    "engine": unknown_engine,
-}
+# What takes an mgpu of its own, or leaves none to ask.
+ALONE = ("mgpud", "capabilities", "driver", "engine")
 
 
 def test_every_row_is_broken() -> None:
-    assert sorted([*REAL, *SEEN]) == sorted(name for name, _stops, _holds in needs.ROWS)
+    assert sorted([*REAL, *ALONE]) == sorted(name for name, _stops, _holds in needs.ROWS)
+
+
+def says(mgpu: Arbiter, name: str, state: str = "failed") -> str:
+    """What `mgpu health` says of the row that is broken; `mgpu doctor` has what to type."""
+    found = mgpu.try_mgpu("health")
+    assert found.status == health.STATUS["failed" if state == "failed" else "attention"], found
+    row = re.search(rf"^{state} +{name} +(.*)", found.out, re.MULTILINE)
+    assert row, found
+    doctor = json.loads(mgpu.try_mgpu("doctor", "-o", "json").out)
+    [finding] = [each for each in doctor if each["id"] == f"start-{name}"]
+    assert finding["level"] == ("fail" if state == "failed" else "warn")
+    assert finding["line"]
+    return row[1]
+
+
+def missing(mgpu: Arbiter, verb: str = "health") -> set[str]:
+    return {row["name"] for row in mgpu.ask(verb)["missing"]}
+
+
+def told(mgpu: Arbiter, name: str) -> float:
+    return scrape(mgpu.root).one("mgpu_start_need", need=name)
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_node_says_what_its_containers_miss(mgpu: Arbiter, name: str) -> None:
-    def missing(verb: str) -> set[str]:
-        return {row["name"] for row in mgpu.ask(verb)["missing"]}
-
-    def told(need: str) -> float:
-        return scrape(mgpu.root).one("mgpu_start_need", need=need)
-
-    assert missing("health") == set()
-    assert told(name) == 1
+    assert missing(mgpu) == set()
+    assert told(mgpu, name) == 1
     with REAL[name](mgpu):
-        found = mgpu.try_mgpu("health")
-        assert found.status == 2, found
-        assert re.search(rf"^failed +{name} ", found.out, re.MULTILINE), found
-        doctor = json.loads(mgpu.try_mgpu("doctor", "-o", "json").out)
-        [finding] = [each for each in doctor if each["id"] == f"start-{name}"]
-        assert finding["level"] == "fail"
-        assert finding["line"]
-        until(lambda: name in missing("health"), "mgpud says so")
-        assert name in missing("inventory")
-        assert told(name) == 0
-    until(lambda: not missing("inventory"), "it is mended")
-    assert told(name) == 1
+        says(mgpu, name)
+        until(lambda: name in missing(mgpu), "mgpud says so")
+        assert name in missing(mgpu, "inventory")
+        assert told(mgpu, name) == 0
+    until(lambda: not missing(mgpu, "inventory"), "it is mended")
+    assert told(mgpu, name) == 1
+
+
+def test_nobody_serves_without_mgpud(mgpu: Arbiter) -> None:
+    """A holder that is stopped starts no other."""
+    with holder(mgpu):
+        mgpu.kill("mgpud")
+        assert "not running" in says(mgpu, "mgpud")
+    until(lambda: mgpu.try_mgpu("health").status != health.STATUS["failed"], "the next one serves")
+
+
+def test_mgpud_without_a_capability_says_which(private_host: None) -> None:
+    with arbiter.running(under=("setpriv", "--bounding-set", "-kill")) as mgpu:
+        assert "CAP_KILL" in says(mgpu, "capabilities")
+        assert "capabilities" in missing(mgpu, "inventory")
+        assert told(mgpu, "capabilities") == 0
+
+
+def test_driver_that_is_gone_is_said(private_host: None) -> None:
+    """mgpu up would end with its simulated GPUs."""
+    with arbiter.running() as mgpu:
+        os.kill(mgpu.pid, signal.SIGSTOP)
+        try:
+            mgpu.kill("simcard")
+            until(lambda: "driver" in missing(mgpu), "mgpud says so")
+            says(mgpu, "driver")
+            assert told(mgpu, "driver") == 0
+        finally:
+            os.kill(mgpu.pid, signal.SIGCONT)
+
+
+def test_engine_has_to_have_read_that_mgpu_is_its_runtime(mgpu: Arbiter, docker_daemon: Dockerd) -> None:
+    """A dockerd without it; then with a configuration that is newer than the dockerd; then told to read it."""
+    own = docker_daemon.home / "daemon.json"
+    before = own.read_text()
+    without = {**json.loads(before), "runtimes": {}}
+
+    def read(config: object) -> None:
+        own.write_text(json.dumps(config))
+        os.kill(docker_daemon.service.process.pid, signal.SIGHUP)
+
+    socket, config = Path("/run/docker.sock"), Path("/etc/docker/daemon.json")
+    with host.own(Path("/etc")):
+        config.parent.mkdir(exist_ok=True)
+        config.unlink(missing_ok=True)
+        config.symlink_to(own)
+        socket.symlink_to(docker_daemon.home / "d.sock")
+        try:
+            read(without)
+            until(lambda: RUNTIME not in docker_daemon.runtimes(), "dockerd knows nothing of mgpu")
+            assert says(mgpu, "engine", "attention").startswith("mgpu is no runtime of Docker")
+            docker_daemon.point_at(mgpu.runtime)
+            own.write_text(before)
+            assert "is newer than the Docker that runs" in says(mgpu, "engine", "attention")
+            until(lambda: told(mgpu, "engine") == 0, "mgpud says so")
+            read(json.loads(before))
+            until(lambda: RUNTIME in docker_daemon.runtimes(), "dockerd has read it")
+            until(lambda: not missing(mgpu), "mgpud says so")
+            docker_daemon.runtime_link.unlink()
+            assert "which is not there" in says(mgpu, "engine", "attention")
+        finally:
+            docker_daemon.point_at(mgpu.runtime)
+            own.write_text(before)
+            socket.unlink()
 
 
 def test_read_only_folder_has_no_room(mgpu: Arbiter) -> None:
@@ -164,22 +222,6 @@ def test_spec_whose_files_are_gone_starts_nothing(mgpu: Arbiter) -> None:
         found = mgpu.try_mgpu("health")
     assert found.status == 2, found
     assert f"names {library}, which is not there; install mgpu again" in found.out
-
-
-@pytest.mark.parametrize("name", SEEN)
-def test_table_says_what_containers_miss(tmp_path: Path, name: str) -> None:
-    node = Node(tmp_path)
-    node.with_podman()
-    assert needs.missing(node.host().place) == []
-    SEEN[name](node)
-    [found] = needs.missing(node.host().place)
-    assert found.name == name
-    assert found.line
-    assert [each.id for each in node.findings(start.GROUP)] == [f"start-{name}"]
-    [judged] = health.checks(
-        Refusal("x", "y", "z"), None, missing=[found], metrics=True, now=datetime.now(UTC)
-    )
-    assert judged.state == ("attention" if name == "engine" else "failed")
 
 
 def test_removed_spec_of_simulated_cards_is_written_anew(mgpu: Arbiter) -> None:
