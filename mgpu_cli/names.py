@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from mgpu_cli.unix_http import TIMEOUT_S, get
+from oci_specs.unix_http import DOCKER, TIMEOUT_S, docker_names
 
-DOCKER = "/run/docker.sock"
 PODMAN_STATE = Path("/run/libpod")
 # By id: an engine is asked again only where there is a container that it was not asked about.
 _known: dict[str, str] = {}
@@ -47,10 +46,10 @@ def aliases(name: str | None) -> set[str]:
 
 
 def _docker() -> dict[str, str]:
-    """Those that have ended are there too: what happened to them is asked for by name."""
+    """What happened to those that have ended is asked for by name, too."""
     path = os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or DOCKER
     try:
-        return {each["Id"]: each["Names"][0].lstrip("/") for each in get(path, "/containers/json?all=1")}
+        return docker_names(path)
     except (OSError, http.client.HTTPException, ValueError, TypeError, LookupError):
         return {}
 

@@ -37,6 +37,11 @@ def build() -> str:
         return f"{version()} ({UNKNOWN} commit)"
 
 
+def commit_of(built: str) -> str:
+    """Of what build() gives."""
+    return built.partition(" (")[2].removesuffix(")")
+
+
 def of_process(pid: int) -> tuple[str, Path]:
     """The build of a native program that runs, and the prefix that it was started from; UNKNOWN of a process
     that has ended, or is another user's.

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mgpu_cli import unix_http
 from mgpu_cli.doctor import rm_table, syscalls
 from mgpu_cli.doctor.containerd_facts import Facts
 from mgpu_cli.doctor.containerd_facts import ask as ask_containerd
 from mgpu_cli.doctor.rm_table import Row
 from mgpu_cli.state import StateDir
-from mgpu_cli.unix_http import TIMEOUT_S
+from oci_specs import unix_http
 from oci_specs.refusal import Refusal
+from oci_specs.unix_http import TIMEOUT_S
 from runtime_hook import control, needs
 from runtime_hook.holder import HolderStatus
 from runtime_hook.needs import Place

@@ -30,6 +30,7 @@ from native_sched.daemon.grants.pause import pauser
 from native_sched.daemon.links.lost_listeners import LostListeners
 from native_sched.daemon.links.watch import WatchLink
 from native_sched.daemon.log import LOG
+from native_sched.daemon.metrics import engine_names
 from native_sched.daemon.metrics import service as metrics_service
 from native_sched.daemon.metrics.account import Account
 from native_sched.daemon.metrics.refused import Refusals
@@ -248,6 +249,8 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         moved=reclaimer.counts,
         missing=lambda: starts.missing,
     )
+    besides.append(loop.create_task(engine_names.follow(grants, observed.engine_names)))
+    besides[-1].add_done_callback(LOG.ended)
     metrics_socket = mgpud.path("metrics.sock")
     metrics = loop.create_task(metrics_service.start(observed, metrics_socket, config.metrics_listen))
     metrics.add_done_callback(LOG.ended)

@@ -21,7 +21,7 @@ from placement.cards import CardState
 
 _STARTED = time.monotonic()
 # As it was when this mgpud began, whatever is installed meanwhile.
-_BUILD = build.build()
+BUILD = build.build()
 
 
 def _usage(engine: Engine, grant: Grant, card: int) -> Usage:
@@ -196,7 +196,7 @@ def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
         "rm_table": engine.rm_table,
         "driver_alive": engine.driver_alive,
         "pid": os.getpid(),
-        "build": _BUILD,
+        "build": BUILD,
         "prefix": sys.prefix,
         "uptime_seconds": round(time.monotonic() - _STARTED, 3),
         "max_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,

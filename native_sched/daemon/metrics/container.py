@@ -47,14 +47,15 @@ def label(name: str, value: str | None) -> str:
     return f'{name}="{escaped}"'
 
 
-def _labels(grant: Grant) -> str:
+def _labels(grant: Grant, name: str) -> str:
+    """name: an engine's, for one that has none of a pod's."""
     who = grant.identity
     return ",".join(
         (
             label("container_id", grant.container_id),
             label("namespace", who.namespace),
             label("pod", who.pod),
-            label("container", who.container),
+            label("container", name or who.container),
             label("class", grant.qos),
             label("policy", grant.policy),
         )
@@ -114,7 +115,7 @@ def containers(of: Observed, found: Held, openmetrics: bool) -> str:
     lost = Family("lost_listener", "gauge", "Whether its main process has nobody to answer its calls.")
     reasons = [label("reason", reason) for reason in REASONS]
     for grant in shown(of.grants):
-        labels = _labels(grant)
+        labels = _labels(grant, of.engine_names.get(grant.container_id, ""))
         seen = of.account.look(grant)
         run.add(labels, seen.run_ns / NS_PER_S)
         share.add(labels, of.account.share(seen))

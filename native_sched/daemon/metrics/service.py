@@ -35,6 +35,8 @@ class Observed:
     refusals: Refusals
     driver: str
     driver_version: str
+    # What Docker and podman call containers, by id.
+    engine_names: dict[str, str] = field(default_factory=dict)
     generation: int = 0
     recovered: Recovered = field(default_factory=Recovered)
     closed: Closed = field(default_factory=Closed)

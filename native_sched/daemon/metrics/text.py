@@ -14,12 +14,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from native_sched.daemon.control.report import BUILD
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.metrics.account import NS_PER_S
 from native_sched.daemon.metrics.container import REASONS, Held, containers, held
 from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.node.inventory import CardInfo
-from oci_specs.build import version
+from oci_specs.build import commit_of, version
 from oci_specs.request import Qos
 from runtime_hook.needs import ROWS
 
@@ -56,9 +57,9 @@ class NodeCollector(ObservedCollector):
         build = Gauge(
             "mgpu_build_info",
             "Always 1; the labels say what runs.",
-            labels=["version", "driver", "driver_version"],
+            labels=["version", "commit", "driver", "driver_version"],
         )
-        build.add_metric([version(), of.driver, of.driver_version], 1)
+        build.add_metric([version(), commit_of(BUILD), of.driver, of.driver_version], 1)
         yield build
         yield Gauge("mgpu_driver_up", "Whether the GPU driver answers mgpud.", of.engine.driver_alive)
         needs = Gauge(

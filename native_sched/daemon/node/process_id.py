@@ -27,6 +27,11 @@ def start_time(pid: int) -> int:
     return int(_stat(pid)[19])
 
 
+def parent(pid: int) -> int:
+    """ProcessLookupError."""
+    return int(_stat(pid)[1])
+
+
 def is_ending(pid: int) -> bool:
     """It is gone, or has begun to end: its threads may be gone before it is."""
     try:

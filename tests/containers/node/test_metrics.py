@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from oci_specs import build
 from sim.cards import CardAccount
 from tests.support import arbiter, promtool
 from tests.support.arbiter import Arbiter
@@ -193,7 +194,7 @@ def test_refusal_is_counted_and_logged() -> None:
     assert after.one("mgpu_refused_calls_total", reason="memory") >= 1
     assert after.one("mgpu_refused_containers_total", reason="bad-value") == 1
     assert after.one("mgpu_refused_containers_total", reason="card-too-small") == 30
-    assert by_port.one("mgpu_build_info", driver="sim") == 1
+    assert by_port.one("mgpu_build_info", driver="sim", commit=build.commit_of(build.build())) == 1
     lines = [line for line in log.splitlines() if "event=refused" in line]
     assert all(
         re.match(r"time=\S+Z level=info event=refused container=\S+ code=\S+ why=\"", line) for line in lines
