@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mgpu_cli import health
 from oci_specs import paths
@@ -17,10 +18,13 @@ from sim import cdi
 from tests.chaos.faults import read_only
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
-from tests.support.commands import run
+from tests.support.commands import attempt, run
 from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.places import MGPU, REPOSITORY
 from tests.support.scrape import scrape
 from tests.support.waiting import until
+
+MANIFESTS = REPOSITORY / "cluster" / "manifests"
 
 
 @pytest.fixture(scope="module")
@@ -230,3 +234,20 @@ def test_removed_spec_of_simulated_cards_is_written_anew(mgpu: Arbiter) -> None:
     spec.unlink()
     until(spec.exists, "mgpud has written it")
     assert spec.read_text() == before
+
+
+def test_agents_pod_is_ready_unless_nothing_would_start(mgpu: Arbiter) -> None:
+    """By the command of its probe, which mgpu-agent runs on the node. What ails one engine is no reason."""
+    [agent] = yaml.safe_load((MANIFESTS / "agent.yaml").read_text())["spec"]["template"]["spec"][
+        "containers"
+    ]
+    words = agent["readinessProbe"]["exec"]["command"]
+    probe = [word.replace("/opt/mgpu/bin/mgpu ", f"{MGPU} ") for word in words[words.index("--") + 1 :]]
+
+    def status() -> int:
+        return attempt(*probe, env={"MGPU_ROOT": str(mgpu.root)}).status
+
+    assert status() == 0
+    with room(mgpu):
+        assert status() != 0
+    assert status() == 0
