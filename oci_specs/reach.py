@@ -55,7 +55,7 @@ class Host:
         self._runtime = runtime
         self._majors: frozenset[int] | None = None
         self._drm_minors: frozenset[int] | None = None
-        self._minds_numbers: bool | None = None
+        self._any_type_keeps_numbers: bool | None = None
 
     def majors(self) -> frozenset[int]:
         """Character majors of NVIDIA's driver: nvidia, nvidia-uvm, nvidia-caps and the like."""
@@ -97,13 +97,13 @@ class Host:
         with open("/proc/self/uid_map", "rb") as uid_map:
             return os.geteuid() != 0 or uid_map.read().split() != INITIAL_UID_MAP
 
-    def minds_numbers(self) -> bool:
+    def any_type_keeps_numbers(self) -> bool:
         """Whether a device rule that allows type "a" opens those with its numbers alone: by crun under one
         hierarchy of cgroups. By runc, and by version 1 of cgroups, it opens all.
         """
-        if self._minds_numbers is None:
-            self._minds_numbers = os.path.exists(_ONE_HIERARCHY) and _is_crun(self._runtime)
-        return self._minds_numbers
+        if self._any_type_keeps_numbers is None:
+            self._any_type_keeps_numbers = os.path.exists(_ONE_HIERARCHY) and _is_crun(self._runtime)
+        return self._any_type_keeps_numbers
 
     def is_own_pid_namespace(self, path: str) -> bool:
         """Whether a pid namespace that a spec joins by path is ours; "" stands for a new one."""
@@ -296,7 +296,9 @@ def _open_rule(rules: list[dict[str, Any]], host: Host) -> str | None:
         # As in the kernel: the last rule that covers a device decides.
         for rule in rules:
             if rule.get("allow") is True:
-                if _opens(rule, major, minor) or (_is_of_any_type(rule) and not host.minds_numbers()):
+                if _opens(rule, major, minor) or (
+                    _is_of_any_type(rule) and not host.any_type_keeps_numbers()
+                ):
                     verdict = _words(rule)
             elif _closes(rule, major, minor):
                 verdict = None

@@ -35,13 +35,13 @@ class FakeHost(Host):
         nodes: dict[str, int] | None = None,
         *,
         rootless: bool = False,
-        minds_numbers: bool = False,
+        any_type_keeps_numbers: bool = False,
         drm: set[int] | None = None,
     ) -> None:
         super().__init__()
         self.drm = frozenset(drm or ())
         self.rootless = rootless
-        self.minds = minds_numbers
+        self.keeps = any_type_keeps_numbers
         self.links = links or {}
         self.nodes = nodes or {}
 
@@ -57,8 +57,8 @@ class FakeHost(Host):
     def is_rootless(self) -> bool:
         return self.rootless
 
-    def minds_numbers(self) -> bool:
-        return self.minds
+    def any_type_keeps_numbers(self) -> bool:
+        return self.keeps
 
     def character_major(self, path: str) -> int | None:
         return self.nodes.get(path)

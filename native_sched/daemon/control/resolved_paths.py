@@ -51,7 +51,7 @@ class ResolvedPaths(Host):
         # Others cannot ask.
         return False
 
-    def minds_numbers(self) -> bool:
+    def any_type_keeps_numbers(self) -> bool:
         # The launcher knows which runtime it is to become.
         raise NotHereError
 

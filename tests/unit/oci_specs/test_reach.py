@@ -155,7 +155,9 @@ ANY_7_1 = {"allow": True, "type": "a", "major": 7, "minor": 1, "access": "rwm"}
 def test_crun_under_one_hierarchy_minds_the_numbers_of_any_type(rule: dict[str, Any], opens: bool) -> None:
     spec = load("docker-20.10-default")
     spec["linux"]["resources"]["devices"] = [DENY_ALL, rule]
-    assert [how for how, _ in ways(spec, FakeHost(minds_numbers=True))] == (["cgroup"] if opens else [])
+    assert [how for how, _ in ways(spec, FakeHost(any_type_keeps_numbers=True))] == (
+        ["cgroup"] if opens else []
+    )
     assert [how for how, _ in ways(spec, FakeHost())] == ["cgroup"]
 
 
@@ -181,8 +183,8 @@ def test_whose_numbers_count(
     if one_hierarchy:
         controllers.touch()
     monkeypatch.setattr("oci_specs.reach._ONE_HIERARCHY", str(controllers))
-    assert Host(str(runtime)).minds_numbers() == minds
-    assert not Host().minds_numbers()
+    assert Host(str(runtime)).any_type_keeps_numbers() == minds
+    assert not Host().any_type_keeps_numbers()
 
 
 def test_mgpud_leaves_such_a_rule_to_the_launcher_which_knows_its_runtime() -> None:
@@ -428,4 +430,4 @@ def test_rules_agree_with_the_kernel(rules: list[dict[str, Any]]) -> None:
     opened = any(may_open(minor, access) for minor in (0, 255, 7) for access in "rw")
     if opened:
         assert ways(spec)
-        assert ways(spec, FakeHost(minds_numbers=True))
+        assert ways(spec, FakeHost(any_type_keeps_numbers=True))
