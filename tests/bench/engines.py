@@ -16,18 +16,13 @@ from tests.bench.rows import Row, compared, quantile
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.commands import Done, attempt
+from tests.support.engines import ENGINES, OFFLINE
 from tests.support.foreign import CASES, foreign_bundle
 from tests.support.places import FOREIGN_PACKAGES
 from tests.support.programs import UNMEDIATED, Programs
 
 TRANSFERS, TURNS = "tinygrad_cases.py", 9
 SUSPENDS = 300
-ENGINES = ("graphics", "copy", "video")
-OFFLINE = {
-    "MGPU_MEMORY_MIB": "2048",
-    "MGPU_QOS": "offline",
-    "NVIDIA_DRIVER_CAPABILITIES": "compute,video",
-}
 MOST_OF_ONE, MOST_OF_PLAIN = 1.2, 1.02
 
 

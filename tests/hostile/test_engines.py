@@ -3,16 +3,11 @@
 from sim.cards import GroupTime
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
+from tests.support.engines import ENGINES, OFFLINE
 from tests.support.load import load, working
 from tests.support.programs import Programs
 from tests.support.waiting import until
 
-ENGINES = ("graphics", "copy", "video")
-OFFLINE = {
-    "MGPU_MEMORY_MIB": "2048",
-    "MGPU_QOS": "offline",
-    "NVIDIA_DRIVER_CAPABILITIES": "compute,video",
-}
 MS = 1_000_000
 
 
