@@ -54,7 +54,8 @@ def _row(
         "class": container["class"],
         "policy": container["policy"],
         "quota_percent": sched and sched["quota_percent"],
-        "share_percent": _share(sched, earlier and earlier["sched"], interval_ns),
+        "share_percent": _share(sched, earlier and earlier["sched"], interval_ns, "run_ns"),
+        "video_percent": _share(sched, earlier and earlier["sched"], interval_ns, "video_ns"),
         "busy": bool(sched and sched["busy"]),
         "state": reclaim if (reclaim := _reclaim(container)) else render.activity(sched),
         "preemptions": sched["preemptions"] if sched else 0,
@@ -68,12 +69,14 @@ def _reclaim(container: Container) -> str:
     return "" if state == "running" else state
 
 
-def _share(sched: dict[str, Any] | None, earlier: dict[str, Any] | None, interval_ns: int) -> float | None:
+def _share(
+    sched: dict[str, Any] | None, earlier: dict[str, Any] | None, interval_ns: int, which: str
+) -> float | None:
     """Percent of the interval that it was charged for; None for a container that was not there before.
 
     A container is charged for its cards together, so the share is that of each of them.
     """
     if sched is None or earlier is None or interval_ns <= 0:
         return None
-    ran_ns: int = sched["run_ns"] - earlier["run_ns"]
+    ran_ns: int = sched.get(which, 0) - earlier.get(which, 0)
     return round(100 * ran_ns / interval_ns, 1)

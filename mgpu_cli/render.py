@@ -228,7 +228,12 @@ def _scheduling(sched: dict[str, Any] | None, cards: list[dict[str, Any]]) -> It
     if sched is not None:
         yield from _without(cards)
         yield "Share:", f"{sched['quota_percent']} percent of each GPU"
-        yield "Ran:", f"{sched['run_ns'] / NS_PER_S:.3f} s"
+        video = (
+            f", {video_ns / NS_PER_S:.3f} s of it on video engines"
+            if (video_ns := sched.get("video_ns"))
+            else ""
+        )
+        yield "Ran:", f"{sched['run_ns'] / NS_PER_S:.3f} s{video}"
         suspended_s = sched["suspended_ns"] / NS_PER_S
         yield "Suspended:", f"{suspended_s:.3f} s, preempted {_times(sched['preemptions'])}"
 

@@ -101,7 +101,7 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
         row["class"],
         row["quota_percent"] if heeded else "-",
         "-" if row["share_percent"] is None else f"{row['share_percent']:.1f}",
-        row["state"],
+        f"{row['state']}, video {row['video_percent']:.1f}%" if row["video_percent"] else row["state"],
         row["preemptions"],
         f"{render.mib(row['used_bytes'])}/{row['memory_mib']}",
         row["name"] or "-",

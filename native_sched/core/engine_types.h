@@ -73,6 +73,7 @@ struct mgpu_sched_state {
     uint64_t run_ns;                        /* the card's time it was charged for */
     uint64_t suspended_ns;                  /* time off the card with work to do */
     uint64_t preemptions;                   /* by online work */
+    uint64_t video_ns;                      /* of run_ns: with a video engine at work, as polls saw it */
 };
 enum mgpu_sched_kind {
     MGPU_SCHED_ADDED,

@@ -179,6 +179,7 @@ class SchedState(Structure):
         ("run_ns", c_uint64),
         ("suspended_ns", c_uint64),
         ("preemptions", c_uint64),
+        ("video_ns", c_uint64),
     ]
 
 

@@ -292,9 +292,8 @@ int loop_state(struct loop *l, uint64_t id, struct mgpu_sched_state *out)
     struct sched_state state;
     int e;
 
-    pthread_mutex_lock(&l->lock);
+    LOCKED(&l->lock);
     e = sched_state(&l->core, id, &state);
-    pthread_mutex_unlock(&l->lock);
     if (e < 0)
         return e;
     *out = (struct mgpu_sched_state){
@@ -305,6 +304,7 @@ int loop_state(struct loop *l, uint64_t id, struct mgpu_sched_state *out)
         .run_ns = state.run_ns,
         .suspended_ns = state.suspended_ns,
         .preemptions = state.preemptions,
+        .video_ns = loop_entity_of(l, id)->video_ns,
     };
     return 0;
 }

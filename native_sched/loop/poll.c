@@ -139,13 +139,28 @@ static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t car
     note_idle(l, entity, card, now, entity->on[card].idle_since_ns + quiet);
 }
 
+/* As what is charged, once for all cards. */
+static void note_video(struct loop_entity *entity, uint32_t card, uint64_t from_ns, uint64_t run_ns,
+                       unsigned int activity)
+{
+    if (from_ns < entity->video_to_ns)
+        from_ns = entity->video_to_ns;
+    if (entity->on[card].video && run_ns > from_ns) {
+        entity->video_ns += run_ns - from_ns;
+        entity->video_to_ns = run_ns;
+    }
+    entity->on[card].video = activity & ACTIVITY_VIDEO;
+}
+
 /* Counts the time of cards on which the tenant was known to have work; the core charges a tenant with several
  * cards once. */
-static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, bool was_busy, uint64_t now)
+static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, bool was_busy,
+                     unsigned int activity, uint64_t now)
 {
     uint64_t run_ns = sched_run_ns(&l->core, entity->id, now), before = entity->on[card].run_ns;
 
     entity->on[card].run_ns = run_ns;
+    note_video(entity, card, before, run_ns, activity);
     utilization_note(&entity->utilization->card[card], now, was_busy ? (int64_t)(run_ns - before) : 0,
                      sched_most_percent(&l->core, entity->id));
 }
@@ -205,7 +220,7 @@ static void poll_card(struct loop *l, uint32_t index, uint64_t now)
             activity |= ACTIVITY_OTHERS;
         if (!(activity & ACTIVITY_UNKNOWN))
             poll_tenant(l, entity, index, activity, now);
-        note_use(l, entity, index, was_busy, now);
+        note_use(l, entity, index, was_busy, activity, now);
     }
     note_blind(l, index, engines, seen);
 }

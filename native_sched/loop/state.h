@@ -33,7 +33,9 @@ struct loop_entity {
         uint32_t claims; /* polls that saw its words alone, since one saw it execute */
         uint64_t idle_since_ns;
         uint64_t run_ns; /* at the last poll */
+        bool video;      /* it saw a video engine execute its work */
     } on[MAX_CARDS];
+    uint64_t video_ns, video_to_ns; /* of run_ns, with a video engine at work; how far it is counted */
 };
 
 /* Times of samples are RM's own. */

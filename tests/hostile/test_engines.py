@@ -37,12 +37,15 @@ def test_suspended_container_makes_nothing_on_any_engine(private_host: None, bui
         pid = container["pid"]
         assert set(groups_of(mgpu, pid)) == set(ENGINES)
         all_go_on(mgpu, pid)
+        until(lambda: mgpu.containers()[0]["sched"]["video_ns"] > 0, "its work on the decoder is seen")
         with load(mgpu, "saturate", "--kernel-us", "1000", "--seconds", "600") as online:
             working(online)
             until(lambda: not any(one.open for one in groups_of(mgpu, pid).values()), "offline is suspended")
             before, busy = ran_ns(mgpu, pid), mgpu.account().cards[0].engines[0].busy_ns
             until(lambda: mgpu.account().cards[0].engines[0].busy_ns > busy + 500 * MS, "online works on")
             assert ran_ns(mgpu, pid) == before
+            [beside] = [row for row in mgpu.containers() if row["pid"] != pid]
+            assert (beside["sched"]["run_ns"] > 0, beside["sched"]["video_ns"]) == (True, 0)
             online.stop()
         all_go_on(mgpu, pid)
         assert not any(one.errors for one in groups_of(mgpu, pid).values())

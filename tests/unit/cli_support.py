@@ -102,6 +102,7 @@ def sched(**changed: Any) -> dict[str, Any]:
         "run_ns": 0,
         "suspended_ns": 0,
         "preemptions": 0,
+        "video_ns": 0,
         "quota_percent": 100,
     } | changed
 

@@ -81,6 +81,7 @@ def _sched(engine: Engine, grant: Grant, quota_percent: int | None) -> dict[str,
         "run_ns": state.run_ns,
         "suspended_ns": state.suspended_ns,
         "preemptions": state.preemptions,
+        "video_ns": state.video_ns,
         "quota_percent": quota_percent,
     }
 

@@ -23,6 +23,7 @@ class Seen:
 
     run_ns: int = 0
     suspended_ns: int = 0
+    video_ns: int = 0
     preemptions: int = 0
     busy: bool = False
     samples: deque[tuple[float, int]] = field(default_factory=deque)
@@ -32,6 +33,7 @@ class Seen:
         rose = max(0, int(state.run_ns) - self.run_ns)
         self.run_ns += rose
         self.suspended_ns = max(self.suspended_ns, state.suspended_ns)
+        self.video_ns = max(self.video_ns, state.video_ns)
         self.preemptions = max(self.preemptions, state.preemptions)
         self.busy = bool(state.busy)
         return rose

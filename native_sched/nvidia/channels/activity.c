@@ -11,13 +11,13 @@ static bool may_be_on(const struct group *group, const struct engine_status *eng
     return !group->engine_type || engine->engines & engine_bit(group->engine_type);
 }
 
-static bool ours(const struct groups *g, uint32_t card, const struct engine_status *engine)
+/* What an engine that executes says of the tenant. */
+static unsigned int executing(const struct groups *g, uint32_t card, const struct engine_status *engine)
 {
-    for (uint32_t i = 0; i < g->groups; i++)
-        if (g->group[i].live && g->group[i].card == card && g->group[i].tsg_id == engine->tsg_id &&
-            may_be_on(&g->group[i], engine))
-            return true;
-    return false;
+    for (const struct group *group = g->group; group < g->group + g->groups; group++)
+        if (group->live && group->card == card && group->tsg_id == engine->tsg_id && may_be_on(group, engine))
+            return ACTIVITY_EXECUTING | (rm_is_video_engine(group->engine_type) ? ACTIVITY_VIDEO : 0);
+    return ACTIVITY_OTHERS;
 }
 
 unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_status *engine, int engines)
@@ -44,7 +44,7 @@ unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_st
     }
     for (int i = 0; i < engines; i++)
         if (engine[i].busy)
-            seen |= ours(g, card, &engine[i]) ? ACTIVITY_EXECUTING : ACTIVITY_OTHERS;
+            seen |= executing(g, card, &engine[i]);
     pthread_mutex_unlock(&g->lock);
     return seen;
 }

@@ -69,6 +69,7 @@ enum activity {
     ACTIVITY_UNKNOWN = 16,  /* not polled: its groups are being changed */
     ACTIVITY_BY_PUT = 32,   /* a channel does not say what is fetched */
     ACTIVITY_UNSEEN = 64,   /* there is a channel whose work cannot be seen */
+    ACTIVITY_VIDEO = 128,   /* a group is on a video engine that executes */
 };
 /* A set of enum activity for the tenant's channels on one card. */
 unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_status *engine, int engines);

@@ -205,6 +205,17 @@ def test_activity_in_words(state: dict[str, Any] | None, shown: str) -> None:
     assert render.activity(state) == shown
 
 
+def test_top_shows_the_part_with_a_video_engine_at_work(mgpud: FakeMgpud) -> None:
+    before, after = (sched(busy=True, run_ns=n * S // 2, video_ns=n * S // 4) for n in (1, 2))
+    mgpud.reply_to(
+        "list",
+        list_reply([container(sched=before)], [card()], S),
+        list_reply([container(sched=after)], [card()], 2 * S),
+    )
+    row = rows(mgpu("top", "--once", "--interval", "0.05").output)[2]
+    assert row[3:7] == ["50.0", "running,", "video", "25.0%"]
+
+
 def test_describe_says_what_the_scheduler_did(mgpud: FakeMgpud) -> None:
     state = sched(busy=True, run_ns=1_500_000_000, suspended_ns=250_000_000, preemptions=1, quota_percent=30)
     mgpud.reply(list_reply([container(sched=state)], []))
@@ -213,6 +224,9 @@ def test_describe_says_what_the_scheduler_did(mgpud: FakeMgpud) -> None:
     assert ["Share:", "30", "percent", "of", "each", "GPU"] in shown
     assert ["Ran:", "1.500", "s"] in shown
     assert ["Suspended:", "0.250", "s,", "preempted", "once"] in shown
+    mgpud.reply(list_reply([container(sched={**state, "video_ns": 500_000_000})], []))
+    shown = rows(mgpu("describe", "0123").output)
+    assert ["Ran:", *["1.500", "s,", "0.500", "s", "of", "it", "on", "video", "engines"]] in shown
     mgpud.reply(list_reply([container(sched=None, cards=[])], []))
     assert ["Activity:", "-"] in rows(mgpu("describe", "0123").output)
 

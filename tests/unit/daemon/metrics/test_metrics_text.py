@@ -118,8 +118,9 @@ def test_container_with_all_its_names_on_each_card(world: Node) -> None:
 
 def test_series_end_with_their_container_and_what_it_ran_stays_in_the_cards_sum(world: Node) -> None:
     grant = world.add("c1", 0, 1)
-    world.engine.states[grant.tenant] = SchedState(run_ns=3 * S, busy=1)
+    world.engine.states[grant.tenant] = SchedState(run_ns=3 * S, video_ns=2 * S, busy=1)
     assert world.one("mgpu_card_busy", card="1", **{"class": "online"}) == 1
+    assert world.one(CONTAINER + "video_seconds_total") == 2
     world.engine.states[grant.tenant] = SchedState(run_ns=5 * S)
     world.account.look(grant)
     world.grants.remove(grant)
