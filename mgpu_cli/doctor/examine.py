@@ -37,8 +37,8 @@ GROUPS = (
     permissions.GROUP,
     leftovers.GROUP,
 )
-# Each question has a shorter time-out of its own, and a group may ask several that nobody answers; this one is
-# for unforeseen delays.
+# Each question has a shorter time-out of its own, and a group may ask several that nobody answers; this one
+# is for unforeseen delays.
 DEADLINE_S = 10.0
 
 

@@ -178,7 +178,7 @@ def test_driver_that_is_gone_is_said(private_host: None) -> None:
 
 
 def test_engine_has_to_have_read_that_mgpu_is_its_runtime(mgpu: Arbiter, docker_daemon: Dockerd) -> None:
-    """A dockerd without it; then with a configuration that is newer than the dockerd; then told to read it."""
+    """A dockerd without it; then with a configuration that is newer than it; then told to read that."""
     own = docker_daemon.home / "daemon.json"
     before = own.read_text()
     without = {**json.loads(before), "runtimes": {}}
