@@ -41,10 +41,10 @@ def test_parts_are_all_suites_once() -> None:
 def test_example_of_a_public_ci_has_every_part_with_its_minutes() -> None:
     text = (REPOSITORY / ".github" / "workflows" / "ci.yaml").read_text()
     jobs = yaml.safe_load(text)["jobs"]["tests"]["strategy"]["matrix"]["include"]
-    apart = {"lint", "coverage"}
+    checks = {"lint", "coverage"}
     minutes = {job["part"].removeprefix("test-"): job["minutes"] for job in jobs}
     assert set(minutes) == {
-        *apart,
+        *checks,
         *variable("parts"),
         *(name.removeprefix("test-") for name in variable("again")),
     }
