@@ -51,7 +51,7 @@ def test_example_of_a_public_ci_has_every_part_with_its_minutes() -> None:
     said = run("make", "help", cwd=REPOSITORY)
     told = said.partition("make test-PART")[2].partition("\nmake ")[0]
     assert dict(re.findall(r"(\w+) (\d+)", told)) == {
-        name: str(number) for name, number in minutes.items() if name not in apart
+        name: str(number) for name, number in minutes.items() if name not in checks
     }
 
 
