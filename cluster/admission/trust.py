@@ -78,7 +78,9 @@ class Trust:
                 secret = {}
             authority, earlier = _authority(secret)
             if authority is None or authority.is_due(self.now()):
-                earlier = authority if authority is not None and not authority.is_over(self.now()) else None
+                # Where the Secret was deleted, other replicas still serve with what this one has too.
+                known = authority or self._authority
+                earlier = known if known is not None and not known.is_over(self.now()) else None
                 authority = certificates.authority(self.now())
                 if not await self._write(secret, authority, earlier):
                     continue

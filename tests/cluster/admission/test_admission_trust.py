@@ -105,6 +105,16 @@ def test_another_authority_comes_before_the_first_ends_and_both_are_trusted(worl
     assert len(webhook.bundles(world.api)[0].split(b"BEGIN")) == 3
 
 
+def test_servers_of_before_stay_trusted_where_the_secret_was_deleted(world: World) -> None:
+    async def delete() -> None:
+        world.api.remove(webhook.SECRET)
+
+    world.do(world.round, delete, world.round)
+    assert len(world.used) == 2
+    # As another replica's is, which has not had its round yet.
+    assert world.is_trusted(world.used[0])
+
+
 def _authority(world: World) -> Pair:
     secret = world.api.there(webhook.SECRET)
     return Pair(*(base64.b64decode(secret["data"][name]) for name in ("ca.crt", "ca.key")))
