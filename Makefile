@@ -100,7 +100,7 @@ pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m p
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(runs) $(parts:%=test-%) $(again) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint dev unit coverage docs count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
+.PHONY: help demo test $(runs) $(parts:%=test-%) $(again) engines-newest engines-experimental engines-unified soak kubernetes kubernetes-churn chaos fuzz mutants lint dev unit coverage docs count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
 .DEFAULT_GOAL := help
 # What these have made by another make is made one after the other.
 ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
@@ -114,7 +114,8 @@ help:
 	@echo '             containers 17, hostile 7, cluster 8, sim 2, lab 5; once more: sanitized 6, trixie 2'
 	@echo 'make engines-newest  what is promised of every engine, with those of Debian unstable and experimental'
 	@echo 'make soak    set up, then start and end containers by the hundred while engines restart and mgpud is killed'
-	@echo 'make kubernetes  what a cluster does with mgpu in it: KUBECONFIG, and MGPU_NODE="ssh NODE"'
+	@echo 'make kubernetes  what a cluster does with mgpu in it: KUBECONFIG, and MGPU_NODE="ssh {}"'
+	@echo 'make kubernetes-churn  pods come and go in it for SECONDS=$(SECONDS), and parts are killed meanwhile'
 	@echo 'make chaos   set up, then kill, stop and starve parts of mgpu for SECONDS=$(SECONDS); MGPU_CHAOS_SEED=N repeats one'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
 	@echo 'make mutants builds known mistakes in the mediator, one at a time, and says which test sees each'
@@ -200,6 +201,9 @@ soak: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(
 
 kubernetes: $(stamps)/test-system $(stamps)/test-tools
 	@$(bin)/python -m pytest -m kubernetes tests/kubernetes $(PYTEST)
+
+kubernetes-churn: $(stamps)/test-system $(stamps)/test-tools
+	@$(bin)/python -m tests.kubernetes.churn $(SECONDS)
 
 chaos: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
 	@MGPU_CHAOS_SECONDS=$(SECONDS) $(sanitized) $(bin)/python -m pytest -s tests/chaos -m 'not soak' $(PYTEST)

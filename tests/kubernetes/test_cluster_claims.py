@@ -173,8 +173,15 @@ def test_forged_name_of_a_claim_gets_nothing(claims: Cluster) -> None:
     [name] = [line for line in environment if line.startswith("MGPU_CLAIM_")]
     key, _, value = name.partition("=")
     forger = claims.pod("forger", runtimeClassName="mgpu")
-    forger["spec"]["containers"][0]["env"] = [{"name": key, "value": value}]
-    claims.apply(forger)
+    [container] = forger["spec"]["containers"]
+    container["env"] = [{"name": key, "value": value}]
+    with pytest.raises(KubectlError, match=key):
+        claims.apply(forger)
+    # Admission does not see what this brings.
+    del container["env"]
+    container["envFrom"] = [{"configMapRef": {"name": "forged"}}]
+    forged = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "forged"}, "data": {key: value}}
+    claims.apply(forged, forger)
     until(lambda: "is not reserved for the container's pod" in claims.events("forger"), "it is refused")
     assert not claims.served("forger")
 

@@ -105,6 +105,9 @@ def test_pod_of_higher_priority_takes_the_place_of_the_fewest(cluster: Cluster) 
         cluster.apply(cluster.pod("high", limits={MEMORY: str(high)}, priorityClassName=cluster.namespace))
         cluster.running("high")
         left = [pod["metadata"]["name"] for pod in cluster.get("pods")["items"]]
-        assert len([name for name in low if name in left]) == len(low) - 1
+        [victim] = [name for name in low if name not in left]
+        assert f"Preempting: pod {cluster.namespace}/{victim} ends on node " in cluster.events("high")
+        assert "Preempted: " in cluster.events(victim)
+        assert f"{cluster.namespace}/high" in cluster.events(victim)
     finally:
         cluster.run("delete", "priorityclass", cluster.namespace)
