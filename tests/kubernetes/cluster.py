@@ -88,6 +88,11 @@ class Cluster:
         found: Object = json.loads(self.run("get", *words, "-o", "json"))
         return found
 
+    def minor(self) -> int:
+        """34 of an API server of 1.34."""
+        version = json.loads(self.run("version", "-o", "json"))["serverVersion"]["minor"]
+        return int(version.rstrip("+"))
+
     def nodes(self) -> list[str]:
         """Those that share their GPUs."""
         return [node["metadata"]["name"] for node in self.get("nodes", "-l", "mgpu.dev/node=true")["items"]]

@@ -152,6 +152,8 @@ def test_whole_gpu_is_no_one_elses(claims: Cluster) -> None:
 
 
 def test_claim_waits_until_another_is_released(claims: Cluster) -> None:
+    if claims.minor() < 35:
+        pytest.skip("this kube-scheduler allocates nothing on another GPU once one is full")
     cards = claims.cards()
     # One on each GPU, and no second beside it.
     mib = max(card["memory_mib"] for card in cards) // 512 * 256 + 256
