@@ -91,15 +91,11 @@ class Churn:
         self.kills[what] += 1
 
     def _kills(self, node: str) -> list[tuple[str, Callable[[], object]]]:
-        def by_name(program: str) -> None:
-            if self.cluster.has(program, node):
-                self.cluster.kill(program, node)
-
         names = ("mgpu-node", "mgpu-scheduler", "kube-scheduler", "mgpu-admission", "mgpu-holder", "kubelet")
         return [
             ("mgpud", lambda: self.cluster.kill_mgpud(node)),
             ("node pods", lambda: self.cluster.run(SYSTEM, "rollout", "restart", "daemonset/mgpu-node")),
-            *((name, partial(by_name, name)) for name in names),
+            *((name, partial(self.cluster.kills, name, node)) for name in names),
         ]
 
     def come_to_rest(self) -> None:

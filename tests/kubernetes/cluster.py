@@ -107,14 +107,14 @@ class Cluster:
     def _words(self, node: str) -> list[str]:
         return [word.replace("{}", node) for word in self.at]
 
-    def has(self, program: str, node: str) -> bool:
-        return self._on_node(node, "pgrep", *_which(program)).status == 0
+    def kills(self, program: str, node: str) -> bool:
+        """Whether there was one."""
+        return self._on_node(node, "pkill", "-KILL", *_which(program)).status == 0
 
     def kill(self, program: str, *nodes: str) -> None:
         """Once there is one on any of these nodes."""
-        kill = ("pkill", "-KILL", *_which(program))
         until(
-            lambda: 0 in [self._on_node(node, *kill).status for node in nodes or self.nodes()],
+            lambda: True in [self.kills(program, node) for node in nodes or self.nodes()],
             f"{program} is killed",
         )
 
@@ -229,6 +229,7 @@ class Cluster:
 
     def kill_mgpud(self, node: str) -> int:
         """Its pid; mgpu-holder has its name among its arguments."""
+        until(lambda: self.mgpud_pid(node) != 0, "mgpud serves")
         pid = self.mgpud_pid(node)
         self.on_node(node, "kill", "-KILL", str(pid))
         return pid

@@ -46,12 +46,11 @@ def test_queue_loses_at_most_one_start_a_node(cluster: Cluster, away: str) -> No
     until(partial(_ended, cluster, 4), "the first have ended")
     if away == "restarted mgpu-node":
         cluster.run(SYSTEM, "rollout", "restart", "daemonset/mgpu-node")
-    else:
+    elif away == "mgpud":
         for node in cluster.nodes():
-            if away == "mgpud":
-                cluster.kill_mgpud(node)
-            elif cluster.has(away, node):
-                cluster.kill(away, node)
+            cluster.kill_mgpud(node)
+    else:
+        cluster.kill(away)
     until(partial(_is_judged, cluster), "the job is judged", timeout_s=600)
     failed = [
         f"{pod['spec'].get('nodeName')}: {pod['status'].get('reason')}: {pod['status'].get('message')}"
