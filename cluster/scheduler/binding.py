@@ -12,7 +12,6 @@ from cluster.api.kinds import BINDING, POD
 from cluster.process.conditions import Conditions
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.reading import Known, annotation_of
-from cluster.scheduler.starts import refused_there
 from cluster.scheduler.state import Assumed, State
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import PLACEMENT
@@ -69,14 +68,15 @@ class Binder:
 
     @asynccontextmanager
     async def _turn(self, pod: Pod, node: str) -> AsyncGenerator[None]:
-        """Once kubelet has answered for the pods before. Refusal where it refused one of them."""
+        """Once kubelet has answered for the pods before. Refusal where it refused one, or says nothing."""
         if not pod.containers:
             yield
             return
         async with self._state.starts.turn(pod.uid, node):
-            if self._state.starts.bars(node):
+            why = self._state.starts.bars(node)
+            if why:
                 self._state.withdraw(pod.uid)
-                raise _not_bound(pod.namespace, pod.name, refused_there(node), "the scheduler tries again")
+                raise _not_bound(pod.namespace, pod.name, why, "the scheduler tries again")
             yield
 
     def _assume(self, known: Known, node: str) -> Assumed:

@@ -15,7 +15,6 @@ from cluster.scheduler.lease import Lease
 from cluster.scheduler.members import items, members
 from cluster.scheduler.reading import Known
 from cluster.scheduler.scheduler import Filtered
-from cluster.scheduler.starts import refused_there
 from cluster.scheduler.state import State
 from cluster.scheduler.together import Together
 from oci_specs.refusal import Refusal
@@ -72,12 +71,13 @@ class Extender:
                 {name: elsewhere for name in names if name != assumed.node},
             )
         is_gang = await self._together.is_gang(known)
-        barred = [name for name in names if known.pod.containers and self._state.starts.bars(name)]
+        bars = {name: self._state.starts.bars(name) if known.pod.containers else "" for name in names}
+        barred = [name for name, why in bars.items() if why]
         open_names = [name for name in names if name not in barred]
         if is_gang:
             node, why = await self._together.place(known, open_names)
             if not node and barred:
-                raise Refusal("not-now", refused_there(barred[0]), "the scheduler tries again")
+                raise Refusal("not-now", bars[barred[0]], "the scheduler tries again")
             if not node:
                 self._counters.refused.inc()
             others = [name for name in names if name != node]
@@ -87,12 +87,12 @@ class Extender:
             return _filtered(
                 self._narrowed(known, found),
                 {name: f"mgpu: {why}" for name, why in found.refused.items()}
-                | {name: f"mgpu: {refused_there(name)}" for name in barred},
+                | {name: f"mgpu: {bars[name]}" for name in barred},
             )
         if barred:
             # After an error the stock scheduler asks again by itself: nothing tells it when a node is open.
             if there := self._state.scheduler.filter(known.pod, barred).fits:
-                raise Refusal("not-now", refused_there(there[0]), "the scheduler tries again")
+                raise Refusal("not-now", bars[there[0]], "the scheduler tries again")
             found = self._state.scheduler.filter(known.pod, names)
         self._counters.refused.inc()
         self._state.reservations.refused(known.pod, names, self._clock())

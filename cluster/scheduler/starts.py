@@ -3,7 +3,8 @@
 kubelet knows at once that a device plugin is gone, and refuses each pod that it is sent for good
 (`UnexpectedAdmissionError`). The node's allocatable follows seconds later, and a node where pods fail looks
 emptier with each of them: all that waits would be sent there. So a pod is sent once kubelet has taken in the
-one before it, and a node where one was refused is left alone until its allocatable has followed.
+one before it, and a node where one was refused is left alone until its allocatable has followed. A kubelet
+that is away answers for none, and refuses all of them when it is back, before its plugins are.
 """
 
 import asyncio
@@ -11,15 +12,15 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-# kubelet answers in tenths of a second; for one that is slower nothing waits any longer.
+# kubelet answers in tenths of a second. What looks for a node leaves one aside that takes longer; what was
+# sent there waits so many times as long.
 ANSWER_S = 3.0
+PATIENCE = 3
+# More than the API server waits before it calls the node of such a kubelet not ready (50 s).
+SILENT_S = 70.0
 # More than kubelet takes to write the node's status (nodeStatusUpdateFrequency, 10 s).
 BAR_S = 12.0
 _LOOK_S = 0.02
-
-
-def refused_there(node: str) -> str:
-    return f"kubelet of node {node} refused a pod a moment ago: it has no devices to give"
 
 
 class Starts:
@@ -28,24 +29,27 @@ class Starts:
     def __init__(self, clock: Callable[[], float], answer_s: float = ANSWER_S) -> None:
         self._clock = clock
         self._answer_s = answer_s
-        # Pods by UID, each with its node, and until when an answer is waited for.
+        # Pods by UID, each with its node, and since when an answer is waited for.
         self._open: dict[str, tuple[str, float]] = {}
         self._barred: dict[str, float] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @asynccontextmanager
     async def turn(self, uid: str, node: str) -> AsyncGenerator[None]:
-        """Waits until kubelet has answered for every pod that was sent there; then sends this one."""
+        """Waits until kubelet has answered for every pod that was sent there, or for long enough."""
         async with self._turns[node]:
-            while self._is_open(node):
+            while 0.0 <= self._waited_s(node) < self._answer_s * PATIENCE:
                 await asyncio.sleep(_LOOK_S)
-            self._open[uid] = node, self._clock() + self._answer_s
+            self._open[uid] = node, self._clock()
             yield
 
-    def _is_open(self, node: str) -> bool:
+    def _waited_s(self, node: str) -> float:
+        """For an answer of that node; below 0 where none is waited for."""
         now_s = self._clock()
-        self._open = {uid: each for uid, each in self._open.items() if each[1] > now_s}
-        return any(there == node for there, _ in self._open.values())
+        self._open = {uid: each for uid, each in self._open.items() if each[1] + SILENT_S > now_s}
+        return max(
+            (now_s - since_s for there, since_s in self._open.values() if there == node), default=-1.0
+        )
 
     def answered(self, uid: str) -> None:
         """kubelet has taken it in, or it is gone."""
@@ -55,8 +59,13 @@ class Starts:
         """kubelet has no devices for a pod that was sent there."""
         self._barred[node] = self._clock() + BAR_S
 
-    def bars(self, node: str) -> bool:
+    def bars(self, node: str) -> str:
+        """Why nothing is to be sent there now, or ""."""
         until_s = self._barred.get(node)
         if until_s is not None and until_s <= self._clock():
             del self._barred[node]
-        return node in self._barred
+        if node in self._barred:
+            return f"kubelet of node {node} refused a pod a moment ago: it has no devices to give"
+        if self._waited_s(node) > self._answer_s > 0:
+            return f"kubelet of node {node} has not answered for the pod that it was sent last"
+        return ""

@@ -1,4 +1,4 @@
-"""Plays HAMi's device plugin on a node, in mgpu's image: so many of nvidia.com/gpu, and nothing behind them."""
+"""Plays HAMi's device plugin on a node, in mgpu's image: some nvidia.com/gpu, and nothing behind them."""
 
 import os
 import time

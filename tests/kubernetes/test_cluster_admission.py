@@ -41,8 +41,8 @@ def _asks(cluster: Cluster) -> str:
 
 
 def test_new_authority_follows_a_lost_one(cluster: Cluster) -> None:
-    """The Secret is deleted, as by mistake. Replicas look each minute, and until both have seen it the earlier
-    authority is trusted too: pods are admitted all the while.
+    """The Secret is deleted, as by mistake. Replicas look each minute, and until both have seen it the
+    earlier authority is trusted too: pods are admitted all the while.
     """
     [before] = _bundles(cluster)
     cluster.run("delete", *SECRET)
