@@ -31,12 +31,21 @@ def by_claims(anywhere: Cluster) -> Iterator[Cluster]:
         yield anywhere
     finally:
         _start_with(anywhere, args)
+        _disown(anywhere)
 
 
 def _start_with(cluster: Cluster, args: list[str]) -> None:
     patch = [{"op": "replace", "path": ARGS, "value": args}]
     cluster.run(SYSTEM, "patch", NODE_PROCESS, "--type=json", f"--patch={json.dumps(patch)}")
     cluster.run(SYSTEM, "rollout", "status", NODE_PROCESS, "--timeout=180s")
+
+
+def _disown(cluster: Cluster) -> None:
+    """Helm 4 does not change what kubectl-patch owns."""
+    fields = cluster.get(NODE_PROCESS, SYSTEM, "--show-managed-fields")["metadata"]["managedFields"]
+    number = [each["manager"] for each in fields].index("kubectl-patch")
+    patch = [{"op": "remove", "path": f"/metadata/managedFields/{number}"}]
+    cluster.run(SYSTEM, "patch", NODE_PROCESS, "--type=json", f"--patch={json.dumps(patch)}")
 
 
 def _devices(cluster: Cluster) -> list[Object]:
