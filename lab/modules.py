@@ -1,5 +1,6 @@
 """nvidia.ko and nvidia-uvm.ko of a pair, built without DKMS from what Debian's packages hold, unchanged."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -29,10 +30,22 @@ def built(pair: Pair) -> Path:
 
 def reached(pair: Pair) -> bytes:
     """A small driver of ours that asks NVIDIA's driver what a NIC's asks. It is compiled by NVIDIA's header
-    alone, so the kernel cannot check the versions of the symbols that it uses.
+    alone, so the kernel cannot check the versions of the symbols that it uses. Kept by kernel and sources.
     """
-    root = packages.kernel_root(pair.kernel)
     header = packages.driver_sources(PAIRS[0].driver) / "nvidia/nv-p2p.h"
+    sources = b"".join(
+        path.read_bytes() for path in (header, *sorted((REPOSITORY / "lab/reached").iterdir()))
+    )
+    kept = LAB / f"reached-{pair.kernel.release}-{hashlib.sha256(sources).hexdigest()[:16]}.ko"
+    if not kept.exists():
+        new = kept.with_suffix(".new")
+        new.write_bytes(_reached(pair, header))
+        new.rename(kept)
+    return kept.read_bytes()
+
+
+def _reached(pair: Pair, header: Path) -> bytes:
+    root = packages.kernel_root(pair.kernel)
     work, log = root / "reached", LAB / f"reached-{pair.kernel.release}.log"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(REPOSITORY / "lab/reached", work)
