@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from click import Command, Group, Option
 
+from lab import __main__ as laboratory
+from lab import collection, pairs
+from lab.hosts import __main__ as hosts
+from lab.hosts import kernels
 from mgpu_cli.main import main
 from oci_specs import vocabulary
 from tests.support.commands import attempt
@@ -45,6 +49,39 @@ def test_make_has_the_targets(page: Path) -> None:
         asked = attempt("make", "--question", *words, cwd=REPOSITORY)
         # 1: there is something to do; 2: there is no such target.
         assert asked.status in (0, 1), f"{command}: {asked.err}"
+
+
+def given_to(module: str, command: str) -> list[str]:
+    """The words that make gives to that module of Python."""
+    said = attempt("make", "--dry-run", *shlex.split(command)[1:], cwd=REPOSITORY)
+    [line] = [line for line in said.out.splitlines() if f" -m {module} " in f"{line} "]
+    return shlex.split(line.partition(f" -m {module}")[2])
+
+
+GUESTS = ("driver-lab.md", "driver-differences.md", "hosts.md")
+# In place of a name of the reader's.
+PAIR, FOLDER = "DRIVER-KERNEL", "FOLDER"
+
+
+@pytest.mark.parametrize("name", GUESTS)
+def test_guests_take_the_words_that_their_pages_give_them(name: str) -> None:
+    for command in commands(REPOSITORY / "docs" / name, "make"):
+        target = shlex.split(command)[1]
+        if target in ("lab", "lab-all"):
+            asked = laboratory.main.make_context(target, given_to("lab", command)).params
+            assert asked["modules"] in (None, Path(FOLDER)), command
+            assert asked["every_pair"] is (target == "lab-all")
+            assert collection.tests(asked["tests"], collection.every)
+            assert asked["pair"] == PAIR or pairs.named(asked["pair"])
+        elif target == "hosts":
+            asked = hosts.main.make_context(target, given_to("lab.hosts", command)).params
+            assert all(kernels.named(release) for release in asked["releases"]), command
+
+
+def test_pages_of_guests_have_commands_to_check() -> None:
+    page = REPOSITORY / "docs" / "driver-lab.md"
+    assert {'make lab LAB="files.polls"', "make lab SHELL=1"} <= commands(page, "make")
+    assert given_to("lab", "make lab SHELL=1") == ["--shell"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
