@@ -205,6 +205,8 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_ARGUMENT;
     if (call->params_bytes)
         rm_channel_read(&call->rm->table, call->params, &read);
+    if (params->vaspace && (params->context_share || object->parent->class_id == KEPLER_CHANNEL_GROUP_A))
+        return NV_ERR_INVALID_ARGUMENT; /* "TSG channels can't use an explicit vaspace" */
     named = params->context_share ? params->context_share : params->vaspace;
     object->uvms = named ? is_uvms(call->rm, object, named) : object->parent->uvms;
     object->bound = object->parent->bound;

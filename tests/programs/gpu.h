@@ -11,6 +11,7 @@ enum { DOORBELL = 0xd2, MEMORY_BYTES = 65536, RING_AT = 4096, RING_ENTRIES = 16,
 struct gpu {
     int ctl, card, doorbell;
     uint32_t client;
+    uint32_t vaspace; /* of its groups; 0: the device's own */
 };
 
 /* Its objects: the group, then the memory, then the channel. */
@@ -118,7 +119,7 @@ static inline int64_t work_make_below(const struct gpu *g, struct work *w, uint3
 /* The same with a group for that engine. */
 static inline int64_t work_make_on(const struct gpu *g, struct work *w, uint32_t group, uint32_t engine)
 {
-    struct rm_channel_group tsg = {.engine_type = engine};
+    struct rm_channel_group tsg = {.engine_type = engine, .vaspace = g->vaspace};
     int64_t status = rm_alloc(g->ctl, g->client, DEVICE, group, KEPLER_CHANNEL_GROUP_A, &tsg, sizeof(tsg));
 
     return status ? status : work_make_below(g, w, group, engine, group);

@@ -148,6 +148,14 @@ static inline int open_client(uint32_t *client)
     return fd;
 }
 
+/* Without it NVIDIA's nvidia-uvm registers no address space on Linux 6.1. */
+static inline void hold_process_memory(int uvm)
+{
+    int params[2] = {uvm};
+
+    must(!ioctl(open_node("/dev/nvidia-uvm"), UVM_MM_INITIALIZE, params), "nvidia-uvm");
+}
+
 static inline uint64_t next_random(uint64_t *state)
 {
     *state ^= *state << 13;

@@ -119,7 +119,7 @@ def schedules(client: Client, group: int) -> set[int]:
     return {client.control(TSG_SCHEDULE, bytes((enable, 0, 0)), group)[0] for enable in (1, 0)}
 
 
-@pytest.mark.parametrize("by", ["vaspace", "context-share", "group"])
+@pytest.mark.parametrize("by", ["context-share", "group"])
 @pytest.mark.parametrize(
     ("flags", "engine", "unregistered"),
     [
@@ -143,8 +143,6 @@ def test_channels_of_an_address_space_of_uvms_run_where_they_are_registered(
     if by == "context-share":
         share = client.made(group, CONTEXT_SHARE, struct.pack("<3I", vaspace, 0, 0))
         struct.pack_into("<I", params, 24, share)
-    elif by == "vaspace":
-        struct.pack_into("<I", params, 28, vaspace)
     one, other = (client.made(group, CHANNEL_AMPERE, bytes(params)) for _ in range(2))
     assert uvm.uvm_register_channel(uuid, one) == OK
     assert schedules(client, group) == {unregistered}
@@ -156,6 +154,14 @@ def test_channels_of_an_address_space_of_uvms_run_where_they_are_registered(
     assert schedules(client, group) == {OK}
     uvm.close()
     until(lambda: schedules(client, group) == {unregistered}, "nvidia-uvm has stopped what it had")
+
+
+def test_channel_of_a_group_names_no_address_space(client: Client) -> None:
+    vaspace = client.made(client.device, VASPACE, bytes(56))
+    group = client.made(client.device, nv.KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, vaspace, 1, 0))
+    params = bytearray(channel_params(0, userd=0, ring=0, entries=0))
+    struct.pack_into("<I", params, 28, vaspace)
+    assert client.alloc(group, CHANNEL_AMPERE, bytes(params))[0] == nv.NV_ERR_INVALID_ARGUMENT
 
 
 def test_bad_mappings_are_refused(client: Client, vaspace: Space, new_client: NewClient) -> None:

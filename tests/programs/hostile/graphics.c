@@ -28,15 +28,18 @@ static uint64_t memory_mib(const struct gpu *g)
 
 static uint64_t regions_mib(const struct gpu *g)
 {
+    static const uint32_t bytes[] = {904, 776}; /* from 580.65 on, and before */
     struct {
         uint32_t count, pad;
         uint64_t base, limit;
         uint8_t rest[880];
     } regions = {.count = 0};
+    int64_t status = NV_ERR_INVALID_ARGUMENT;
 
-    must(!rm_control(g->ctl, g->client, SUBDEVICE, NV2080_CTRL_CMD_FB_GET_FB_REGION_INFO, &regions,
-                     sizeof(regions)),
-         "regions");
+    for (size_t i = 0; status == NV_ERR_INVALID_ARGUMENT && i < sizeof(bytes) / sizeof(*bytes); i++)
+        status = rm_control(g->ctl, g->client, SUBDEVICE, NV2080_CTRL_CMD_FB_GET_FB_REGION_INFO, &regions,
+                            bytes[i]);
+    must(!status, "regions");
     return regions.count ? (regions.limit + 1) >> 20 : 0;
 }
 
@@ -44,7 +47,8 @@ int main(int argc, char **argv)
 {
     uint32_t pieces = argc > 2 ? (uint32_t)atoi(argv[1]) : 20;
     uint64_t piece_ns = (argc > 2 ? strtoull(argv[2], NULL, 10) : 50) * MS;
-    static const uint32_t classes[] = {TURING_A, HOPPER_A, BLACKWELL_B};
+    static const uint32_t classes[] = {TURING_A, AMPERE_A,    AMPERE_B,   ADA_A,
+                                       HOPPER_A, BLACKWELL_A, BLACKWELL_B};
     uint32_t params[4] = {0}; /* NV_GR_ALLOCATION_PARAMETERS */
     int64_t made, draws = NV_ERR_INVALID_CLASS;
     struct work w = {.fd = -1};

@@ -209,16 +209,22 @@ static int64_t map_of_second(void)
     uint32_t first = DEVICE + own.number[0], second = DEVICE + own.number[1];
     struct rm_memory virtual = {.owner = OWNER, .size = MAPPED_BYTES, .flags = RM_MEMORY_FLAG_VIRTUAL};
     struct rm_memory memory = {.owner = OWNER, .size = MAPPED_BYTES};
-    struct { /* NVOS46 of 580.65 and later */
+    struct { /* NVOS46 of 580.65 and later, and before */
         struct rm_map_dma begin;
         uint64_t rest;
         struct rm_map_dma_end end;
     } map = {.begin = {own.client, first, VIRTUAL, MEMORY, 0, MAPPED_BYTES, 0}};
+    struct {
+        struct rm_map_dma begin;
+        struct rm_map_dma_end end;
+    } older = {.begin = map.begin};
 
-    _Static_assert(sizeof(map) == 64, "NVOS46");
+    _Static_assert(sizeof(map) == 64 && sizeof(older) == 56, "NVOS46");
     must(!rm_alloc(own.fd, own.client, first, VIRTUAL, NV50_MEMORY_VIRTUAL, &virtual, sizeof(virtual)) &&
              !rm_alloc(own.fd, own.client, second, MEMORY, NV01_MEMORY_LOCAL_USER, &memory, sizeof(memory)),
          "memory of both");
+    if (!ioctl(own.fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, sizeof(older)), &older))
+        return older.end.status;
     return ioctl(own.fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, sizeof(map)), &map) ? -errno
                                                                               : (int64_t)map.end.status;
 }

@@ -30,6 +30,17 @@ static void read_uuid(uint8_t *uuid, const char *hex)
         must(sscanf(hex + 2 * i, "%2hhx", &uuid[i]) == 1, "uuid");
 }
 
+/* NVIDIA's nvidia-uvm registers a GPU for a process that has it open. */
+static void open_cards(void)
+{
+    char path[32];
+
+    for (int i = 0; i < CARDS; i++) {
+        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+        (void)!open(path, O_RDWR | O_CLOEXEC);
+    }
+}
+
 /* Each is registered, as UVM lets anybody do; those that are granted have an address space. */
 static void begin(uint32_t card)
 {
@@ -81,8 +92,10 @@ int main(int argc, char **argv)
     must(argc == 1 + CARDS, "usage");
     own.ctl = open_node("/dev/nvidiactl");
     own.uvm = open_node("/dev/nvidia-uvm");
+    open_cards();
     make_client(own.ctl, &own.client);
     must(uvm(UVM_INITIALIZE, &uvm_initialize, 8) == NV_OK, "initialize");
+    hold_process_memory(own.uvm);
     for (uint32_t i = 0; i < CARDS; i++) {
         read_uuid(own.uuid[i], argv[1 + i]);
         begin(i);

@@ -1,7 +1,7 @@
 /* Reads its utilisation into places that are not there, that end too soon, that are the call itself; with
  * sizes that are not the ring's; by objects that have none; while another thread changes what was said.
  * Prints "done A of B, C beside" and stands still: A of B calls came to what they must, C bytes were written
- * beside the parameters or not at all. */
+ * beside the parameters or not at all. Usage: samples [BRANCH], of the driver; 580. */
 #include "../../../native_sched/nvidia/rm/perfmon.h"
 #include "../../../native_sched/nvidia/rm/table.c"
 #include "../rm.h"
@@ -125,12 +125,12 @@ static void races(void)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct rm_subdevice subdevice = {.id = 0};
     struct rm_table table;
 
-    must(!rm_table_pick("580", &table), "table");
+    must(!rm_table_pick(argc > 1 ? argv[1] : "580", &table), "table");
     bytes = (uint32_t)rm_control_params(&table, NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2);
     ring_bytes = bytes - (uint32_t)sizeof(struct rm_perfmon_head);
     fd = open_client(&client);

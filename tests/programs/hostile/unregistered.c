@@ -7,7 +7,9 @@
 #include "../gpu.h"
 
 enum { GROUP = 0x900, SPACE = 0xf00, CHANNEL = 0xf10, BINARY = 2 };
-enum { OTHER_USERD_AT = 2048, WORDS = 16 };
+enum { OTHER_USERD_AT = 2048, WORDS = 16, RANGE_BYTES = 64 * MIB };
+/* One of each channel's, for what nvidia-uvm maps of it. */
+#define RANGES_AT UINT64_C(0x300000000)
 static const uint64_t long_ns = UINT64_C(600) * 1000 * 1000 * 1000;
 
 static struct gpu g;
@@ -37,8 +39,9 @@ static void open_space(void)
     with_uvm[6] = SPACE;
     must(!rm_alloc(g.ctl, g.client, DEVICE, SPACE, FERMI_VASPACE_A, vaspace, 0), "address space");
     uvm = open_node("/dev/nvidia-uvm");
-    must(!uvm_call(UVM_INITIALIZE, none, 2) && !uvm_call(UVM_REGISTER_GPU, gpu, 9) &&
-             !uvm_call(UVM_REGISTER_GPU_VASPACE, with_uvm, 7),
+    must(!uvm_call(UVM_INITIALIZE, none, 2), "initialized");
+    hold_process_memory(uvm);
+    must(!uvm_call(UVM_REGISTER_GPU, gpu, 9) && !uvm_call(UVM_REGISTER_GPU_VASPACE, with_uvm, 7),
          "registered");
 }
 
@@ -47,7 +50,6 @@ static int64_t add_channel(uint32_t handle, uint64_t userd_at)
     struct rm_channel channel = {
         .gpfifo_offset = RING_AT,
         .gpfifo_entries = RING_ENTRIES,
-        .vaspace = SPACE,
         .userd_memory = {GROUP + 1},
         .userd_offset = {userd_at},
     };
@@ -57,12 +59,15 @@ static int64_t add_channel(uint32_t handle, uint64_t userd_at)
 
 static uint32_t uvm_register_channel(uint32_t handle)
 {
+    static struct uvm_range range = {RANGES_AT, RANGE_BYTES};
     uint32_t words[WORDS] = {0};
 
     memcpy(words, uuid, sizeof(uuid));
     words[4] = (uint32_t)g.ctl;
     words[5] = g.client;
     words[6] = handle;
+    range.base += range.length;
+    memcpy(words + 8, &range, sizeof(range));
     return uvm_call(UVM_REGISTER_CHANNEL, words, 12);
 }
 
@@ -79,12 +84,18 @@ static uint32_t unregister_channel(uint32_t handle)
 int main(int argc, char **argv)
 {
     bool ends = argc > 1 && !strcmp(argv[1], "end");
+    struct rm_tsg_schedule enable = {.enable = 1};
     struct work w;
 
     gpu_open(&g);
-    must(!work_make(&g, &w, GROUP), "group");
     open_space();
-    must(!add_channel(CHANNEL, OTHER_USERD_AT) && !uvm_register_channel(CHANNEL), "channel");
+    g.vaspace = SPACE;
+    must(!work_make(&g, &w, GROUP), "group");
+    must(!uvm_register_channel(GROUP + 2), "registered");
+    must(!rm_control(g.ctl, g.client, GROUP, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable, sizeof(enable)),
+         "scheduled");
+    must(!add_channel(CHANNEL, OTHER_USERD_AT), "channel");
+    must(!uvm_register_channel(CHANNEL), "registered");
     submit(&g, &w, long_ns);
     say("ready");
     must(told(), "first line");
