@@ -54,6 +54,7 @@ def project_image(suite: str) -> Path:
     folder = LAB / "project" / suite
     disk = folder / "project.img"
     sources = [stamp, MORTAL, BUILD / "image/mgpu-test.tar", BUILD / "foreign/installed"]
+    sources += (REPOSITORY / "tests/programs").rglob("*.[ch]")
     newest = max(path.stat().st_mtime for path in sources if path.exists())
     if not disk.exists() or disk.stat().st_mtime < newest:
         with made_anew(folder) as new:

@@ -42,6 +42,13 @@ def told(box: Container) -> dict[str, Any]:
     return said
 
 
+def tell(box: Container, line: str = "") -> None:
+    """It goes on by that."""
+    assert box.process.stdin is not None
+    box.process.stdin.write(f"{line}\n")
+    box.process.stdin.flush()
+
+
 def listed(box: Container) -> dict[str, Any]:
     """mgpud's account of it."""
     found = [each for each in served.ask("list")["containers"] if each["container_id"] == box.name]

@@ -11,6 +11,7 @@ from lab.guest import nodes as guest_nodes
 from lab.guest import pair as guest_pair
 from lab.guest import reaching
 from lab.guest.copies import Copies
+from lab.guest.managed import MANAGED_BASE, Managed
 from lab.tests.loaded import params_bytes
 from lab.tests.nv import (
     COMPOSE,
@@ -73,6 +74,27 @@ def copy(number: int = 0, minor: int = 0) -> None:
     work = Copies(Client(card=number, minor=minor))
     while True:
         tell(intact=all(work.intact() for _ in range(ROUNDS)), at_s=time.monotonic())
+
+
+def copies() -> None:
+    """For each line that it is told; whether the card's data is what it was."""
+    work = Copies(Client())
+    for _ in sys.stdin:
+        tell(intact=work.intact())
+
+
+def managed() -> None:
+    """Managed memory; for each line whether it is what it was, "write": once the card has written to it."""
+    engine = Copies(Client())
+    try:
+        one = Managed(engine.work.on, base=MANAGED_BASE)
+    except OSError as error:
+        return tell(refused=error.errno)
+    tell(refused=0)
+    for line in sys.stdin:
+        if line.strip() == "write":
+            one.write_by(engine)
+        tell(intact=one.intact())
 
 
 def several(mib: int) -> None:
@@ -146,6 +168,8 @@ if __name__ == "__main__":
         beat,
         ask,
         copy,
+        copies,
+        managed,
         several,
         names,
         nodes,

@@ -1,53 +1,22 @@
 """Managed memory on the card, brought there by UVM_MIGRATE and by faults."""
 
-import ctypes
-import mmap
+import errno
 import os
-import struct
 from collections.abc import Callable
 
 from lab.claims import decides
-from lab.guest.copies import Copies, word
+from lab.guest import boxes
+from lab.guest.copies import Copies
+from lab.guest.managed import MANAGED, MANAGED_BASE, Managed
 from lab.tests.answers import REGISTERED, WORKING
 from lab.tests.nv import DEVICE, MIB, Client, memory
-from lab.tests.uvm import BASE, Registered
+from lab.tests.under_mgpu import LIMIT_S, free_at_rest, until_free
+from lab.tests.uvm import Registered
 from tests.gpu import rm
-from tests.support.rm_numbers import NV_ERR_NO_MEMORY, UVM_MIGRATE
+from tests.gpu.product import Container
+from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 
-MANAGED, PIECE, PAGE, BLOCK, FIXED = 512 * MIB, 64 * MIB, 4096, 2 * MIB, 0x10
-MANAGED_BASE = 0x400000000
-STATUS_AT = 72
-
-
-class Managed:
-    """A managed range of that file's, with a number in each of its pages."""
-
-    def __init__(self, on: Registered, base: int = BASE) -> None:
-        self.on, self.base, self.written = on, base, set[int]()
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        both = mmap.PROT_READ | mmap.PROT_WRITE
-        assert libc.mmap(base, MANAGED, both, mmap.MAP_SHARED | FIXED, on.uvm.fd, base) == base
-        for number in range(0, MANAGED, PAGE):
-            ctypes.c_uint64.from_address(base + number).value = number
-
-    def migrate(self) -> None:
-        params = struct.pack("<QQ16sI4xQIiQQI4x", self.base, MANAGED, self.on.uuid, 0, 0, 0, -1, 0, 0, 0)
-        assert self.on.uvm.call(UVM_MIGRATE, bytearray(params), STATUS_AT) == 0
-
-    def write_by(self, engine: Copies) -> None:
-        """In each block of 2 MiB, which is the least that nvidia-uvm takes of the card."""
-        for first in range(0, MANAGED, 16 * BLOCK):
-            blocks = range(first, first + 16 * BLOCK, BLOCK)
-            assert engine.do(b"".join(word(self.base + number, number + 1) for number in blocks))
-            self.written.update(blocks)
-
-    def intact(self) -> bool:
-        return all(
-            ctypes.c_uint64.from_address(self.base + number).value == number + (number in self.written)
-            for number in range(0, MANAGED, PAGE)
-        )
+PIECE = 64 * MIB
 
 
 def give_way(client: Client, one: Managed, bring: Callable[[], None]) -> None:
@@ -84,3 +53,42 @@ def faulted_pages_give_way() -> None:
     one = Managed(engine.work.on, base=MANAGED_BASE)
     give_way(engine.work.client, one, lambda: one.write_by(engine))
     engine.work.on.close()
+
+
+def each(of: list[Container], step: str) -> None:
+    for box in of:
+        boxes.tell(box, step)
+        assert boxes.told(box) == {"intact": True}
+
+
+@decides(long=True, limit_s=LIMIT_S)
+def containers_keep_theirs() -> None:
+    """By faults, each within its cap, and charged by its size; nothing beyond it. Both give way to memory
+    that no cap is for, with their data, and come back.
+    """
+    product, outside = boxes.product(), Client()
+    before = free_at_rest(product, outside)
+    with product.container(boxes.inside("managed"), memory_mib=MANAGED // MIB) as beyond:
+        assert boxes.told(beyond) == {"refused": errno.ENOMEM}
+    until_free(outside, before)
+    words = boxes.inside("managed")
+    with (
+        product.container(words, memory_mib=1024, told=True) as one,
+        product.container(words, memory_mib=1024, told=True) as other,
+    ):
+        both = [one, other]
+        assert [boxes.told(box) for box in both] == [{"refused": 0}] * 2
+        used = [boxes.used_bytes(box) for box in both]
+        each(both, "write")
+        there = before - outside.free_bytes()
+        assert 2 * MANAGED <= there <= sum(used), (there, used)
+        assert [boxes.used_bytes(box) for box in both] == used
+        taker, taken = Client(), 0
+        while taker.alloc(DEVICE, rm.MEMORY, memory(PIECE))[0] == 0:
+            taken += PIECE
+        assert taken > before - 2 * MANAGED, (before, there, taken)
+        each(both, "read")
+        taker.close()
+        each(both, "write")
+        assert before - outside.free_bytes() >= 2 * MANAGED
+    until_free(outside, before)

@@ -197,10 +197,13 @@ class Product:
         host_network: bool = False,
         reclaimable: bool = False,
         capabilities: str = "",
+        told: bool = False,
+        pids: int = 0,
     ) -> "Iterator[Container]":
         """A running container with so much memory of these cards in all, or with whole cards (None); killed
         at the end, if it has not ended. reclaimable: its memory gives way. capabilities: the driver's; whole
-        cards have all of them where none is named.
+        cards have all of them where none is named. told: it reads what is written to its process. pids: at
+        most so many processes, if not 0.
         """
         if memory_mib is None:
             self.until_empty()
@@ -218,7 +221,7 @@ class Product:
             if capabilities or memory_mib is None:
                 env["NVIDIA_DRIVER_CAPABILITIES"] = capabilities or "all"
             if self.runtime:
-                made = stack.enter_context(_bundle(self.driver, name, argv, env, host_network))
+                made = stack.enter_context(_bundle(self.driver, name, argv, env, host_network, pids))
                 command = [
                     str(self.state.runtime),
                     "--root",
@@ -228,7 +231,9 @@ class Product:
                     str(made),
                     name,
                 ]
-                process = stack.enter_context(_popen(command))
+                process = stack.enter_context(
+                    _popen(command, stdin=subprocess.PIPE if told else subprocess.DEVNULL)
+                )
                 stack.callback(self._delete, name)
             else:
                 process = stack.enter_context(self._plain(name, argv, env))
@@ -378,7 +383,12 @@ def _with_nodes(driver: str, argv: list[str]) -> list[str]:
 
 @contextmanager
 def _bundle(
-    driver: str, name: str, argv: Sequence[str], env: dict[str, str], host_network: bool = False
+    driver: str,
+    name: str,
+    argv: Sequence[str],
+    env: dict[str, str],
+    host_network: bool = False,
+    pids: int = 0,
 ) -> Iterator[Path]:
     """A bundle whose root is the machine's own. A simulated card's libraries have to be mounted over places
     in it, so there it is a layer of its own; NVIDIA's are where they are.
@@ -399,6 +409,8 @@ def _bundle(
             terminal=False,
         )
         spec["root"]["readonly"] = True
+        if pids:
+            spec["linux"]["resources"]["pids"] = {"limit": pids}
         if host_network:
             namespaces = spec["linux"]["namespaces"]
             spec["linux"]["namespaces"] = [one for one in namespaces if one["type"] != "network"]

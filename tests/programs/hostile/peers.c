@@ -44,7 +44,8 @@ static void open_cards(void)
 /* Each is registered, as UVM lets anybody do; those that are granted have an address space. */
 static void begin(uint32_t card)
 {
-    uint8_t gpu[40] = {0}, none[VASPACE_BYTES] = {0};
+    uint8_t gpu[40] = {0};
+    uint32_t uvms[VASPACE_BYTES / 4] = {0, RM_VASPACE_EXTERNALLY_OWNED};
     struct rm_device device = {.id = card};
     struct uvm_register_gpu_vaspace vaspace = {.ctl_fd = -1, .client = own.client, .vaspace = VASPACE + card};
 
@@ -53,7 +54,7 @@ static void begin(uint32_t card)
     if (rm_alloc(own.ctl, own.client, own.client, DEVICE + card, NV01_DEVICE_0, &device, sizeof(device)))
         return;
     own.device[card] = DEVICE + card;
-    must(!rm_alloc(own.ctl, own.client, DEVICE + card, VASPACE + card, FERMI_VASPACE_A, none, sizeof(none)),
+    must(!rm_alloc(own.ctl, own.client, DEVICE + card, VASPACE + card, FERMI_VASPACE_A, uvms, sizeof(uvms)),
          "address space");
     memcpy(vaspace.gpu, own.uuid[card], 16);
     must(uvm(UVM_REGISTER_GPU_VASPACE, &vaspace, 28) == NV_OK, "register its address space");

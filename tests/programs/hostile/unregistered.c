@@ -71,6 +71,28 @@ static uint32_t uvm_register_channel(uint32_t handle)
     return uvm_call(UVM_REGISTER_CHANNEL, words, 12);
 }
 
+/* What nvidia-uvm maps of a channel is there with an object that works on it. */
+static uint32_t register_working(uint32_t channel)
+{
+    static const uint32_t classes[] = {BLACKWELL_COMPUTE_B, BLACKWELL_COMPUTE_A, HOPPER_COMPUTE_A,
+                                       ADA_COMPUTE_A,       AMPERE_COMPUTE_B,    AMPERE_COMPUTE_A,
+                                       TURING_COMPUTE_A,    VOLTA_COMPUTE_A};
+    uint32_t params[4] = {0};
+    int64_t status = NV_ERR_INVALID_CLASS;
+
+    for (size_t i = 0; chip_has_not(status) && i < sizeof(classes) / sizeof(*classes); i++)
+        status = rm_alloc(g.ctl, g.client, channel, channel + 0x1000, classes[i], params, sizeof(params));
+    return status ? (uint32_t)status : uvm_register_channel(channel);
+}
+
+static void well(uint32_t status, const char *what)
+{
+    if (!status)
+        return;
+    say("%s: %#x", what, status);
+    _exit(1);
+}
+
 static uint32_t unregister_channel(uint32_t handle)
 {
     uint32_t words[WORDS] = {0};
@@ -91,11 +113,12 @@ int main(int argc, char **argv)
     open_space();
     g.vaspace = SPACE;
     must(!work_make(&g, &w, GROUP), "group");
-    must(!uvm_register_channel(GROUP + 2), "registered");
-    must(!rm_control(g.ctl, g.client, GROUP, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable, sizeof(enable)),
+    well(register_working(GROUP + 2), "registered");
+    well((uint32_t)rm_control(g.ctl, g.client, GROUP, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable,
+                              sizeof(enable)),
          "scheduled");
-    must(!add_channel(CHANNEL, OTHER_USERD_AT), "channel");
-    must(!uvm_register_channel(CHANNEL), "registered");
+    well((uint32_t)add_channel(CHANNEL, OTHER_USERD_AT), "channel");
+    well(register_working(CHANNEL), "registered, too");
     submit(&g, &w, long_ns);
     say("ready");
     must(told(), "first line");
