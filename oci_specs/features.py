@@ -95,7 +95,7 @@ FEATURES = (
         ("NV_ESC_EXPORT_TO_DMABUF_FD",),
         False,
         False,
-        "its descriptors outlive every account: GPUDirect RDMA goes by nvidia-peermem",
+        "its descriptors outlive the container: GPUDirect RDMA goes by nvidia-peermem",
     ),
     Feature(
         "video",

@@ -243,7 +243,7 @@ static uint32_t gpu_value(const struct rm_request *request, uint32_t index)
 
     if (index == SM_VERSION)
         return gr_sm_version(request->card->profile);
-    return index == MINOR_REVISION_EXT;
+    return index == MINOR_REVISION_EXT || index == RM_GPU_INFO_DMABUF;
 }
 
 static uint32_t gpu_info(const struct rm_request *request)

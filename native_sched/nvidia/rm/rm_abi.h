@@ -307,6 +307,13 @@ enum { RM_NO_INSTANCE = 0xffffffff, RM_MAX_GPU_INSTANCES = 9 };
 struct rm_gpu_instances { /* 0x2080018b, 40 */
     uint32_t id[RM_MAX_GPU_INSTANCES], count;
 };
+enum { RM_GPU_INFO_DMABUF = 0x3d };
+struct rm_gpu_info { /* how 0x20800102 begins: what is asked, and its answer */
+    uint32_t count;
+    struct {
+        uint32_t index, data;
+    } entry[];
+};
 enum { RM_FABRIC_SKIP = 1 }; /* 0x136: there is none */
 struct rm_classes {          /* 0x800292 */
     uint32_t count, list[];

@@ -49,6 +49,7 @@ int control_no_fabric(struct call *c, uint32_t *status);
 /* Memory of whole cards that other devices' drivers reach for the process. */
 int control_third_party(struct call *c, uint32_t *status);
 /* What the driver reports, without what this tenant is refused. */
+int control_gpu_info(struct call *c, uint32_t *status);
 int control_classes(struct call *c, uint32_t *status);
 int control_class_list(struct call *c, uint32_t *status);
 

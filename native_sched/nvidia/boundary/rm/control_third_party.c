@@ -13,3 +13,19 @@ int control_third_party(struct call *c, uint32_t *status)
 
     return e < 0 || *status ? e : call_driver(c);
 }
+
+/* The other way, dma-buf, is refused. Who is told so goes by the first: NCCL would end on the refusal. Of 615
+ * nothing says where the list lies. */
+int control_gpu_info(struct call *c, uint32_t *status)
+{
+    struct rm_gpu_info *info = (void *)c->params;
+    uint32_t room = (c->params_bytes - (uint32_t)sizeof(*info)) / sizeof(info->entry[0]);
+    int e = call_driver(c);
+
+    if (c->m->rm.version >= RM_VERSION(615, 71))
+        return e;
+    for (uint32_t i = 0; e == 0 && *status == NV_OK && i < info->count && i < room; i++)
+        if (info->entry[i].index == RM_GPU_INFO_DMABUF)
+            info->entry[i].data = 0;
+    return e;
+}

@@ -34,6 +34,7 @@ BRANCH = (580, 65)
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
 SUBDEVICE, TRACED, PROFILED, DEBUGGED, SHOWN, REACHED = 0xD1, 0x700, 0x701, 0x702, 0x703, 0x704
 DISABLE_HMM, MULTI_PROCESS = 1, 2
+SM_VERSION, GPU_INFO_BYTES = 0x2C, 564
 WHOLE = [
     item
     for item in (*INTERFACE.classes, *INTERFACE.controls)
@@ -102,6 +103,23 @@ def test_whole_cards_get_what_the_driver_answers(here: World) -> None:
     refused = {item.name: rm_numbers.by_symbol()[item.status] for item in WHOLE}
     assert not {name for name, status in found.items() if status == refused[name]}
     assert here.engine.refused(tenant.id)[Refused.SHARE] == 0
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["share", "whole"])
+def test_driver_is_said_to_have_no_dma_buf(here: World, whole: bool) -> None:
+    """Which is refused: libraries that were told of it would try no other way."""
+    tenant = here.tenant()
+    if whole:
+        here.engine.whole(tenant.id)
+    client = tenant.client()
+    asked = struct.pack("5I", 2, nv.NV2080_CTRL_GPU_INFO_INDEX_DMABUF_CAPABILITY, 7, SM_VERSION, 7).ljust(
+        GPU_INFO_BYTES, b"\0"
+    )
+    answer = tenant.control(client, SUBDEVICE, nv.NV2080_CTRL_CMD_GPU_GET_INFO_V2, asked)
+    assert (answer.u32(STATUS_AT), answer.through) == (0, False)
+    count, _, dma_buf, _, version = struct.unpack_from("5I", answer.params)
+    assert (count, dma_buf) == (2, 0)
+    assert version > 7
 
 
 def test_activity_is_traced_by_anybody_and_counters_are_reserved_by_none_who_shares(here: World) -> None:
