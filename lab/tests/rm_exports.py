@@ -4,12 +4,14 @@ import os
 import struct
 
 from lab.claims import decides
-from lab.tests.loaded import params_bytes
+from lab.tests.loaded import params_bytes, version
 from lab.tests.nv import DEVICE, MIB, Client, in_child
 from tests.gpu import rm
 from tests.support import rm_numbers as numbers
 
-PLACES = 4
+PLACES, DMA_BUF_OBJECTS = 4, 128
+# From 570 on two bytes come before the handles, of how it is to be mapped.
+DMA_BUF_MAPPED_SINCE = 570
 
 
 def export(client: Client, handle: int, fd: int, index: int = 0) -> int:
@@ -79,6 +81,40 @@ def exported_memory_stays() -> None:
     os.close(file)
     assert before - watch.free_bytes() >= 8 * MIB
     assert watch.free(name) == 0
+    assert before - watch.free_bytes() < 8 * MIB
+    watch.close()
+
+
+def to_dma_buf(client: Client, handle: int, size: int) -> tuple[int, int]:
+    """Status, and the descriptor."""
+    how = "I" if int(version().split(".")[0]) >= DMA_BUF_MAPPED_SINCE else ""
+    layout = struct.Struct(
+        f"<iIIIIxxxxQ{how}{DMA_BUF_OBJECTS}I{'xxxx' if how else ''}{DMA_BUF_OBJECTS}Q{DMA_BUF_OBJECTS}QIxxxx"
+    )
+    none = [0] * (DMA_BUF_OBJECTS - 1)
+    mapped = [0] if how else []
+    outer = layout.pack(-1, client.root, 1, 1, 0, size, *mapped, handle, *none, 0, *none, size, *none, 0)
+    call = rm.Call(numbers.NV_ESC_EXPORT_TO_DMABUF_FD, bytearray(outer), bytearray(), -1)
+    status = client.make(call, layout.size - 8, client.card)
+    return status, int.from_bytes(call.outer[:4], "little")
+
+
+@decides(
+    "what a dma-buf holds stays until its last descriptor is closed, when its maker has ended and freed it"
+)
+def dma_buf_stays() -> None:
+    watch = Client()
+    before = watch.free_bytes()
+    client = Client()
+    handle = client.memory(8 * MIB)
+    status, ours = to_dma_buf(client, handle, 8 * MIB)
+    assert status == 0, status
+    other = os.dup(ours)
+    assert client.free(handle) == 0
+    client.close()
+    os.close(ours)
+    assert before - watch.free_bytes() >= 8 * MIB
+    os.close(other)
     assert before - watch.free_bytes() < 8 * MIB
     watch.close()
 
