@@ -24,7 +24,7 @@ from tests.chaos.online import Online
 from tests.chaos.witness import Witness
 from tests.support import host
 from tests.support.commands import run
-from tests.support.lending import CARD_MIB, FILL_MIB, KEEPER, LENDS, OFFLINE, rounds, started
+from tests.support.lending import CARD_MIB, FILL_MIB, KEEPER, OFFLINE, rounds, started
 from tests.support.programs import MOVED_CLOCK, Programs, inside
 from tests.support.waiting import until
 
@@ -36,6 +36,13 @@ TENANTS, RUN_MIB = 4, 96
 # From the end of a fault until the node is as before.
 MENDED_S = 30.0
 LENT_CARD = 1
+# What is evicted again at once comes back at once: online gives for a moment only.
+CONFIG = """offline_overcommit = true
+restore_hold_ms = 1
+hold_ms = 100
+evict_wait_ms = 60000
+evict_drain_ms = 30000
+"""
 
 
 def stop(program: str) -> Callable[[Node], AbstractContextManager[None]]:
@@ -193,7 +200,7 @@ def node(built: Programs, chosen: int) -> Iterator[tuple[Field, Path]]:
                 TENANTS,
                 chosen,
                 cards="v100-16:2",
-                config=LENDS + "hold_ms = 100\nevict_wait_ms = 60000\nevict_drain_ms = 30000\n",
+                config=CONFIG,
                 sim_options=["copy-mib-per-ms=2"],
                 root=folder / "r",
                 env=env,
