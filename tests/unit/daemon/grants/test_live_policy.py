@@ -129,6 +129,7 @@ def test_list_and_health_tell_of_the_scheduler(world: World) -> None:
         "why": "none",
         "run_ns": 7,
         "suspended_ns": 0,
+        "video_ns": 0,
         "preemptions": 0,
         "quota_percent": 100,
     }
