@@ -125,7 +125,7 @@ class Room:
                 watch.goes()
             finally:
                 print(f"{one.words}: {watch.said}, {time.monotonic() - watch.began:.1f} s", flush=True)
-            yield watch.said[-1].split()[-1] if watch.said else ""
+            yield next(reversed(" ".join(watch.said).split()), "")
 
 
 @dataclass
