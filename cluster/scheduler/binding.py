@@ -73,8 +73,7 @@ class Binder:
             yield
             return
         async with self._state.starts.turn(pod.uid, node):
-            why = self._state.starts.bars(node)
-            if why:
+            if why := self._state.starts.barred().get(node):
                 self._state.withdraw(pod.uid)
                 raise _not_bound(pod.namespace, pod.name, why, "the scheduler tries again")
             yield

@@ -71,8 +71,8 @@ class Extender:
                 {name: elsewhere for name in names if name != assumed.node},
             )
         is_gang = await self._together.is_gang(known)
-        bars = {name: self._state.starts.bars(name) if known.pod.containers else "" for name in names}
-        barred = [name for name, why in bars.items() if why]
+        bars = self._state.starts.barred() if known.pod.containers else {}
+        barred = [name for name in names if name in bars]
         open_names = [name for name in names if name not in barred]
         if is_gang:
             node, why = await self._together.place(known, open_names)

@@ -59,13 +59,14 @@ class Starts:
         """kubelet has no devices for a pod that was sent there."""
         self._barred[node] = self._clock() + BAR_S
 
-    def bars(self, node: str) -> str:
-        """Why nothing is to be sent there now, or ""."""
-        until_s = self._barred.get(node)
-        if until_s is not None and until_s <= self._clock():
-            del self._barred[node]
-        if node in self._barred:
-            return f"kubelet of node {node} refused a pod a moment ago: it has no devices to give"
-        if self._waited_s(node) > self._answer_s > 0:
-            return f"kubelet of node {node} has not answered for the pod that it was sent last"
-        return ""
+    def barred(self) -> dict[str, str]:
+        """The nodes that nothing is to be sent to now, each with the reason."""
+        self._barred = {node: until_s for node, until_s in self._barred.items() if until_s > self._clock()}
+        silent = {node for node, _ in self._open.values() if self._waited_s(node) > self._answer_s > 0}
+        return {
+            node: f"kubelet of node {node} has not answered for the pod that it was sent last"
+            for node in silent
+        } | {
+            node: f"kubelet of node {node} refused a pod a moment ago: it has no devices to give"
+            for node in self._barred
+        }
