@@ -1,25 +1,9 @@
 #include "../../native_sched/nvidia/rm/peers_abi.h"
+#include "../abi/control_sizes.h"
 #include "rmclient.h"
 #include <string.h>
 
-enum { V2_MAX = 8348, LINKS_MAX_BYTES = 16384, SIZE_GONE = 0 };
-
-/* A control's parameters in the driver's version: RM takes no others. */
-static uint32_t bytes_of(const struct rmc *rm, uint32_t cmd)
-{
-    static const struct {
-        uint32_t cmd, since, bytes;
-    } sizes[] = {
-#define SIZE(name, major, minor, bytes) {name, RM_VERSION(major, minor), bytes},
-#include "../card/facts/control_sizes.def"
-    };
-    uint32_t bytes = 0;
-
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].cmd == cmd && sizes[i].since <= rm->table.version)
-            bytes = sizes[i].bytes;
-    return bytes;
-}
+enum { V2_MAX = 8348, LINKS_MAX_BYTES = 16384 };
 
 uint32_t rmc_peers(const struct rmc *rm, const struct rmc_card *one, const struct rmc_card *other,
                    uint32_t *caps)
@@ -44,7 +28,7 @@ uint32_t rmc_peer_statuses(const struct rmc *rm, const struct rmc_card *one, con
         uint8_t all[V2_MAX];
     } params = {.of = {.gpu_id = {one->gpu_id, other->gpu_id}, .count = 2}};
     uint32_t status = rmc_control(rm, rm->client, NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, &params,
-                                  bytes_of(rm, NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2));
+                                  control_bytes(&rm->table, NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2));
 
     memcpy(statuses, params.of.status, RMC_PEER_STATUSES);
     return status;
@@ -54,7 +38,7 @@ uint32_t rmc_link_version(const struct rmc *rm, const struct rmc_card *card, uin
 {
     uint32_t params[12] = {0};
     uint32_t status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS, params,
-                                  bytes_of(rm, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS));
+                                  control_bytes(&rm->table, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS));
 
     *version = params[1] >> 8 & 0xff;
     return status;
@@ -77,7 +61,7 @@ uint32_t rmc_link(const struct rmc *rm, const struct rmc_card *card, uint32_t nu
     *link = (struct rmc_link){.connected = false};
     memset(params, 0, sizeof params);
     status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS, params,
-                         bytes_of(rm, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS));
+                         control_bytes(&rm->table, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS));
     if (status || first + (size_t)(number + 1) * bytes > sizeof params)
         return status;
     memcpy(&there, at + remote, sizeof there);
