@@ -10,20 +10,22 @@ DOCKER = "/run/docker.sock"
 TIMEOUT_S = 1.2
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+class UnixConnection(http.client.HTTPConnection):
+    """timeout_s: of each step of connecting, sending and receiving."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(TIMEOUT_S)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
 def get(path: str, url: str) -> Any:
     """The answer's JSON. OSError, HTTPException or ValueError where there is none."""
-    connection = _UnixConnection(path)
+    connection = UnixConnection(path, TIMEOUT_S)
     try:
         connection.request("GET", url)
         reply = connection.getresponse()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from oci_specs.refusal import Refusal, printable
+from oci_specs.unix_http import UnixConnection
 
 # However many look, each node is asked this seldom; what it answers is no larger, and comes in this time.
 AGE_S, ANSWER_S, ANSWER_MAX_BYTES = 2.0, 2.0, 8 << 20
@@ -129,17 +130,6 @@ def _label(labels: dict[str, str]) -> str:
     return "/".join(named) or labels["container_id"][:12]
 
 
-class _Unix(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=ANSWER_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 @contextmanager
 def _no_longer_than(seconds: float, link: socket.socket) -> Iterator[None]:
     """TimeoutError. A socket's own time limit is for one read, and a node may send one byte for each."""
@@ -167,7 +157,7 @@ def fetch(url: str) -> str:
     """What is there by GET; it follows no redirection. OSError."""
     at = urlsplit(url)
     if at.scheme == "unix":
-        link: http.client.HTTPConnection = _Unix(at.path)
+        link: http.client.HTTPConnection = UnixConnection(at.path, ANSWER_S)
     elif at.scheme == "https":
         link = http.client.HTTPSConnection(at.netloc, timeout=ANSWER_S)
     else:

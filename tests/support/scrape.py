@@ -1,21 +1,10 @@
 """One scrape of a running mgpud's metrics."""
 
-import http.client
-import socket
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+from oci_specs.unix_http import UnixConnection
 
 
 class Scrape:
@@ -41,7 +30,7 @@ class Scrape:
 
 
 def text_at(path: Path) -> str:
-    connection = _UnixConnection(path)
+    connection = UnixConnection(str(path), 10)
     try:
         connection.request("GET", "/metrics")
         response = connection.getresponse()
