@@ -125,7 +125,7 @@ class Room:
                 watch.goes()
             finally:
                 print(f"{one.words}: {watch.said}, {time.monotonic() - watch.began:.1f} s", flush=True)
-            yield next(reversed(" ".join(watch.said).split()), "")
+            yield " ".join(watch.said).rpartition(" ")[2]
 
 
 @dataclass

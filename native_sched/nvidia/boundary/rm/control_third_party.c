@@ -14,8 +14,8 @@ int control_third_party(struct call *c, uint32_t *status)
     return e < 0 || *status ? e : call_driver(c);
 }
 
-/* The other way, dma-buf, is refused. Who is told so goes by the first: NCCL would end on the refusal. Of 615
- * nothing says where the list lies. */
+/* The GPU's list of what it can do, without dma-buf, which is refused: NCCL takes it wherever the list has
+ * it, and ends on the refusal. For 615 the list's place is not known. */
 int control_gpu_info(struct call *c, uint32_t *status)
 {
     struct rm_gpu_info *info = (void *)c->params;
